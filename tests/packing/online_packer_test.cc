@@ -11,7 +11,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/limits.h"
+#include "tests/packing/dense_sizes.h"
 #include "tests/packing/next_fit.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -470,6 +472,26 @@ TEST(OnlinePackerTest, SamePacksWithAllVectorLevels) {
     }
     if (HasFailure()) return;
   }
+}
+
+// And on every machine, and in every build: a packer that packs otherwise has another number.
+// Streams of all kinds, of which some need a large look-ahead, exchanges, or companions of lopsided
+// graphs.
+TEST(OnlinePackerTest, ThePacksOfAStreamAreTheseEverywhere) {
+  Fingerprint packs;
+  const auto add = [&packs](const World& world, size_t look_ahead) {
+    for (const Pack& pack : RunPacker(world, LookAhead(look_ahead)).packs) packs.AddAll(pack);
+  };
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const size_t look_ahead = random.Between(1, 200);
+    add(seed % 3 == 0 ? UncorrelatedWorld(random, 2000) : RandomWorld(random), look_ahead);
+  }
+  for (const size_t look_ahead : {64, 2048}) {
+    add({LimitsOf({1225, 80000, kUnlimited}), 4000, EgoSizes(4000, 1)}, look_ahead);
+    add({LimitsOf({1216, 80239, kUnlimited}), 4000, CollaborationSizes(4000, 1)}, look_ahead);
+  }
+  EXPECT_EQ(packs.value(), 18069617797560323201U);
 }
 
 TEST(OnlinePackerTest, SameCallsSamePacksWhateverTheTime) {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@
 #include "service/algorithms/pieces/piece_schema.h"
 #include "service/base/seeded_random.h"
 #include "tests/partitioning/rich_graphs.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -124,7 +127,11 @@ TEST(GraphCuttingTest, PiecesFitAndAreTheWholeTogether) {
       gathered.AddPiece(chunk, 0, (*pieces)[p], static_cast<uint32_t>(p),
                         static_cast<uint32_t>(pieces->size()));
     }
+    EXPECT_EQ(gathered.num_graphs(), pieces->size());
+    const uint64_t num_bytes = gathered.num_bytes();
     PH_ASSERT_OK_AND_ASSIGN(const GraphChunk made, gathered.Finish());
+    EXPECT_EQ(num_bytes, made.num_bytes());
+    EXPECT_EQ(gathered.num_graphs() + gathered.num_bytes(), 0);
     // Lengths, sums and indices are right: a check that trusts nothing.
     std::vector<absl::string_view> columns;
     for (size_t t = 0; t < made.num_columns(); ++t) columns.push_back(made.column(t));
@@ -228,6 +235,41 @@ TEST(GraphCuttingTest, SpreadsTheEdgesOfAHub) {
   EXPECT_EQ(hubs, 1);
 }
 
+// Epochs go on with pieces that other servers, and other releases, cut by the same rules: who
+// changes what these are changes kCuttingRules, too.
+TEST(GraphCuttingTest, TheRulesGiveThesePieces) {
+  EXPECT_STREQ(kCuttingRules, "cut-v1");
+  Fingerprint fingerprint;
+  const auto cut = [&fingerprint](const GraphSchema& whole, const Built& built,
+                                  const std::vector<uint64_t>& limits) {
+    PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+    PH_ASSERT_OK_AND_ASSIGN(const auto pieces,
+                            CutGraph(schema, ChunkOf(whole, built, 7), 0, limits));
+    fingerprint.Add(pieces.size());
+    for (const GraphPiece& piece : pieces) {
+      for (const GraphPiece::Rows& rows : piece.components) {
+        fingerprint.AddAll(rows.numbers);
+        fingerprint.Add(rows.num_inner);
+      }
+      fingerprint.AddAll(piece.tuple);
+      fingerprint.Add(piece.num_cut_edges);
+    }
+  };
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    cut(RichSchema(), RandomRich(seed), {15, 10, 25, 15, 15, 100, 30});
+  }
+  // Hubs, of which one owns more than a piece takes, and many rows that do not fit.
+  SeededRandom random(1);
+  std::vector<std::pair<int32_t, int32_t>> edges;
+  for (int32_t i = 0; i < 9000; ++i) {
+    const auto source = static_cast<int32_t>(random.Below(3000));
+    edges.emplace_back(source, static_cast<int32_t>(random.Below(1 + random.Below(3000))));
+  }
+  for (int32_t i = 1; i < 900; ++i) edges.emplace_back(i, 0);
+  cut(PlainSchema(), PlainGraph(3000, edges), {300, 400});
+  EXPECT_EQ(fingerprint.value(), 5441174924875741785U);
+}
+
 // Pieces that repeat rows too often, and hubs that are tried again and again, are given up.
 TEST(GraphCuttingTest, AHostileGraphIsGivenUpWithinItsBounds) {
   const GraphSchema whole = PlainSchema();
@@ -252,7 +294,51 @@ TEST(GraphCuttingTest, PiecesAreHeldBeforeTheyAreMade) {
   };
   EXPECT_THAT(CutOversizeGraphs(schema, chunk, {2, 1}, refuse).status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room")));
-  EXPECT_GT(asked, 0);
+  // Two pieces of two nodes and an edge, in columns that may grow to twice their bytes.
+  EXPECT_EQ(asked, 2 * 2 * (12 + 2 * 5 + 13));
+  EXPECT_EQ(CuttingBytes(chunk), 4 * 16 + 128 * 5);
+}
+
+// Planes are there once more while the largest column that has some is put together.
+TEST(GraphCuttingTest, TheBytesOfColumnsAreKnownBefore) {
+  const GraphSchema whole =
+      GraphSchema::Create(SizeSchema::Create({"a"}).value(),
+                          {Tensor("x", DType::kFloat32, 0, std::nullopt, {2}),
+                           Tensor("y", DType::kInt16, 0, std::nullopt, {3}, Layout::kRowsLast),
+                           Tensor("z", DType::kInt8, 0, std::nullopt, {2}, Layout::kRowsLast)})
+          .value();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  EXPECT_EQ(GraphPieces::ColumnBytes(schema.with_pieces(), {10, 2}),
+            10 * (8 + 6 + 2 + 4 + 1) + 2 * 12 + 10 * 6);
+}
+
+// Lengths are read where they are not known to be right.
+TEST(GraphCuttingTest, LengthsThatAreNoneAreRefused) {
+  const GraphSchema whole =
+      GraphSchema::Create(SizeSchema::Create({"a", "f"}).value(),
+                          {Tensor("f.d1", DType::kInt32, 0), Tensor("f", DType::kUint8, 1)})
+          .value();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  for (const auto& [first, why] : std::vector<std::pair<int32_t, std::string>>{
+           {-1, "graph 5: f.d1 has -1, with the others more than its 4 steps"},
+           {4, "graph 5: f.d1 has 1, with the others more than its 4 steps"},
+           {2, "graph 5: f.d1 add up to 3, there are 4 steps"}}) {
+    Built built;
+    built.counts = {2, 4};
+    built.columns.resize(2);
+    Put(built.columns[0], first);
+    Put(built.columns[0], int32_t{1});
+    built.columns[1] = "abcd";
+    const GraphChunk chunk = ChunkOf(whole, built, 5);
+    EXPECT_THAT(CutGraph(schema, chunk, 0, {1, 4}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, why));
+    // Such a graph stays whole.
+    PH_ASSERT_OK_AND_ASSIGN(
+        const GraphChunk left,
+        CutOversizeGraphs(schema, chunk, {1, 4}, [](uint64_t) { return absl::OkStatus(); }));
+    EXPECT_EQ(left.num_graphs(), 1);
+    EXPECT_EQ(left.column(1), "abcd");
+  }
 }
 
 TEST(GraphCuttingTest, NamesWhatDoesNotFit) {
@@ -290,8 +376,32 @@ TEST(PieceSchemaTest, IsFoundAgainAndRefusesWhatCannotBeCut) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("circle")));
   EXPECT_THAT(of({"a"}, {Tensor("x", DType::kInt32, 1, 0)}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x'")));
+  EXPECT_THAT(of({"a"}, {Tensor("x", DType::kInt32, 0, 1)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x' is about graphs")));
+  EXPECT_THAT(of({"f"}, {Tensor("f", DType::kUint8, 0), Tensor("f.d1", DType::kInt64, 1)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'f' is one of graphs")));
+  // No lengths, or none that are: of another type, or numbers of rows.
+  for (const TensorSpec& lengths :
+       {Tensor("f.e1", DType::kInt32, 0), Tensor("f.d1", DType::kInt16, 0),
+        Tensor("f.d1", DType::kInt32, 0, 0), Tensor("f.dx", DType::kInt32, 0)}) {
+    const SizeSchema sizes = SizeSchema::Create({"a", "f"}).value();
+    EXPECT_THAT(PieceSchema::Create(
+                    GraphSchema::Create(sizes, {Tensor("f", DType::kUint8, 1), lengths}).value())
+                    .status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'f' has no lengths")))
+        << lengths.name;
+  }
   EXPECT_THAT(of({"a", "f"}, {Tensor("f", DType::kUint8, 1)}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no lengths")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'f' has no lengths")));
+  // One tensor of another kind: these are no pieces.
+  for (size_t t = whole.tensors().size(); t < schema.with_pieces().tensors().size(); ++t) {
+    std::vector<TensorSpec> tensors(schema.with_pieces().tensors().begin(),
+                                    schema.with_pieces().tensors().end());
+    tensors[t].dtype = DType::kUint16;
+    EXPECT_FALSE(
+        PieceSchema::Of(GraphSchema::Create(whole.sizes(), std::move(tensors)).value()).has_value())
+        << t;
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/algorithms/planning/feedback/measured_shapes.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -163,10 +164,65 @@ TEST(MeasuredShapesTest, AFewSlowBatchesDoNotMoveAShape) {
 TEST(MeasuredShapesTest, ABatchThatFitsCorrectsOneThatDidNot) {
   MeasuredShapes shapes;
   shapes.Add(TooLarge({100, 100, 1}));
-  EXPECT_EQ(shapes.shapes().size(), 1);
+  shapes.Add(TooLarge({201, 90, 1}));
+  EXPECT_EQ(shapes.shapes().size(), 2);
   shapes.Add(Observed({200, 200, 1}, 1, 1000));
-  ASSERT_EQ(shapes.shapes().size(), 1);
+  ASSERT_EQ(shapes.shapes().size(), 2);
   EXPECT_TRUE(shapes.shapes()[0].fits());
+  // It is no smaller.
+  EXPECT_EQ(shapes.shapes()[1], (MeasuredShape{{201, 90, 1}, 1, 1, 0, 2, {}}));
+  EXPECT_EQ(shapes.num_out_of_memory(), 2);
+}
+
+// Of one shape: all batches, the most bytes, and the latest times.
+TEST(MeasuredShapesTest, OfAShapeTheLatestTimesAreKept) {
+  MeasuredShapes shapes;
+  shapes.Add(Observed({10, 10, 1}, 0, 0));  // Says nothing.
+  EXPECT_TRUE(shapes.shapes().empty());
+  for (uint64_t i = 1; i <= 11; ++i) {
+    BatchObservation observation = Observed({10, 10, 1}, static_cast<double>(i), i == 3 ? 70 : 50);
+    observation.num_batches = 4;
+    shapes.Add(observation);
+  }
+  shapes.Add(Observed({10, 10, 1}, 0, 60));  // No time.
+  ASSERT_EQ(shapes.shapes().size(), 1);
+  EXPECT_EQ(shapes.shapes()[0],
+            (MeasuredShape{{10, 10, 1}, 45, 0, 70, 13, {3, 4, 5, 6, 7, 8, 9, 10, 11}}));
+  EXPECT_EQ(shapes.shapes()[0].MedianSeconds(), 7);
+  EXPECT_EQ((MeasuredShape{{1}, 2, 0, 0, 1, {4, 1}}).MedianSeconds(), 2.5);
+  EXPECT_EQ(shapes.num_reports(), 13);
+  BatchObservation too_large = TooLarge({30, 30, 1});
+  too_large.num_batches = 5;
+  shapes.Add(too_large);
+  EXPECT_EQ(shapes.num_out_of_memory(), 5);
+  EXPECT_EQ(
+      MeasuredShapes::Restore(shapes.shapes(), shapes.num_reports(), shapes.num_out_of_memory()),
+      shapes);
+}
+
+// Too many shapes: what was seen least of late goes, but for the extremes.
+TEST(MeasuredShapesTest, WhatWasSeenLeastOfLateGoes) {
+  const auto first_nodes = [](const MeasuredShapes& shapes) {
+    std::vector<uint64_t> nodes;
+    for (const MeasuredShape& shape : shapes.shapes()) nodes.push_back(shape.capacities[0]);
+    return nodes;
+  };
+  MeasuredShapes fitting;
+  std::vector<uint64_t> kept;
+  for (uint64_t i = 1; i <= MeasuredShapes::kMaxShapes + 1; ++i) {
+    if (i == MeasuredShapes::kMaxShapes + 1) fitting.Add(Observed({2, 2, 1}, 1, 1));
+    fitting.Add(Observed({i, i, 1}, 1, 1));
+    if (i != 3) kept.push_back(i);
+  }
+  EXPECT_EQ(first_nodes(fitting), kept);
+
+  MeasuredShapes too_large;
+  kept.clear();
+  for (uint64_t i = 1; i <= MeasuredShapes::kMaxTooLarge + 1; ++i) {
+    too_large.Add(TooLarge({i, 100 - i, 1}));
+    if (i != 1) kept.push_back(i);
+  }
+  EXPECT_EQ(first_nodes(too_large), kept);
 }
 
 TEST(MeasuredShapesTest, OfThoseThatAreTooLargeTheSmallestStay) {
@@ -248,6 +304,81 @@ TEST(MeasuredModelTest, WhereNothingIsKnownToFitTheNextIsHalf) {
   EXPECT_TRUE(FitsMemory(*measured, {399, 999, 59}));
   EXPECT_FALSE(FitsMemory(*measured, {400, 500, 30}));
   EXPECT_THAT(CheckDeviceProfile(*measured, schema), testing::Property(&absl::Status::ok, true));
+}
+
+// The declared bytes are replaced as a whole; a bound of them stays, or it is what fitted.
+TEST(MeasuredModelTest, TheBoundIsTheProfilesOrWhatFitted) {
+  DeviceProfile profile;
+  profile.components = {{1, 100'000, 1, 7, 1}, {1, 100'000, 1, 8, 1}, {1, 0, 1, 9, 0}};
+  profile.fixed_bytes = 5;
+  MeasuredShapes shapes;
+  shapes.Add(Observed({1000, 800, 10}, 0.1, 1'000'000));
+  shapes.Add(TooLarge({4000, 3200, 40}));
+  const MeasuredModel model = FitModel(Names(), shapes);
+  EXPECT_GT(model.bounds.most_bytes, 1'000'000);
+  for (const uint64_t memory_bytes : {uint64_t{0}, uint64_t{900'000}, UINT64_MAX - 1}) {
+    profile.memory_bytes = memory_bytes;
+    const auto measured = WithMeasured(profile, SizeSchema::NodesAndEdges(), model);
+    ASSERT_TRUE(measured.has_value());
+    EXPECT_EQ(measured->memory_bytes, 0);
+    EXPECT_EQ(measured->fixed_bytes, 0);
+    for (const ComponentProfile& component : measured->components) {
+      EXPECT_EQ(component.bytes_per_row, 0);
+    }
+    const MeasuredBytes& bytes = *measured->measured_bytes;
+    EXPECT_EQ(bytes.most_bytes, memory_bytes == 0
+                                    ? uint64_t{1'000'000}
+                                    : std::min(memory_bytes, model.bounds.most_bytes));
+    // In the profile's order.
+    ASSERT_EQ(bytes.fitted.size(), 1);
+    EXPECT_EQ(bytes.fitted[0].capacities, (std::vector<uint64_t>{800, 1000, 10}));
+    EXPECT_EQ(bytes.fitted[0].bytes, 1'000'000);
+    EXPECT_EQ(bytes.too_large, (std::vector<std::vector<uint64_t>>{{3200, 4000, 40}}));
+    EXPECT_EQ(bytes.fixed_bytes, model.bounds.fixed_bytes);
+  }
+}
+
+// Same observations, same model, on every machine and in every build: who makes it learn otherwise
+// has another number here.
+TEST(MeasuredModelTest, ModelsAreTheseEverywhere) {
+  Fingerprint models;
+  const auto add = [&models](const CostFit& fit) {
+    models.AddDouble(fit.fixed);
+    for (const double each : fit.per_row) models.AddDouble(each);
+    models.AddDouble(fit.least);
+    models.AddDouble(fit.spread);
+  };
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    MeasuredShapes shapes;
+    for (size_t i = 1 + random.Below(25); i > 0; --i) {
+      const std::vector<uint64_t> capacities = {random.Between(100, 4000),
+                                                random.Between(100, 9000), random.Below(100)};
+      const double seconds =
+          std::max(seed % 3 == 0 ? 9e-3 : 0, Hidden(capacities)) * (1 + 0.03 * Wobble(random));
+      shapes.Add(random.Below(9) == 0 ? TooLarge({9000 + random.Below(99), 9000, 100})
+                                      : Observed(capacities, seconds,
+                                                 2'000'000 + 900 * capacities[random.Below(2)]));
+    }
+    const MeasuredModel model = FitModel(Names(), shapes);
+    add(model.seconds);
+    add(model.bytes);
+    models.Add(model.bounds.fixed_bytes);
+    models.Add(model.bounds.most_bytes);
+    DeviceProfile profile;
+    profile.components = {{1, 9000, 8, 7, 1}, {1, 9000, 8, 7, 1}, {1, 200, 1, 0, 0}};
+    profile.memory_bytes = seed % 2 == 0 ? 0 : 9'000'000;
+    const auto measured = WithMeasured(profile, SizeSchema::NodesAndEdges(), model);
+    if (!measured) continue;
+    models.AddDouble(measured->fixed_cost);
+    models.AddDouble(measured->least_cost);
+    models.Add(measured->has_measured_costs ? 1 : 0);
+    for (const ComponentProfile& each : measured->components) models.AddDouble(each.relative_cost);
+    if (measured->measured_bytes == nullptr) continue;
+    models.Add(measured->measured_bytes->most_bytes);
+    for (const auto& shape : measured->measured_bytes->too_large) models.AddAll(shape);
+  }
+  EXPECT_EQ(models.value(), 7167068449818013290U);
 }
 
 // What the law tells of the largest rows that may be reported is no whole number.
