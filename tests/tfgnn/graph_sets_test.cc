@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/tfgnn/graph_schema_file.h"
@@ -89,6 +90,20 @@ TEST(GraphSetsTest, NamesWhatCannotBe) {
       "node_sets { key: 'a' value { } } edge_sets { key: 'a' value { source: 'a' target: "
       "'a' } }",
       "a node set and an edge set 'a'");
+  // Of the context and of an edge set, too.
+  expect_refused("context { features { key: 'x' value { dtype: DT_INT4 } } }",
+                 "context: feature 'x': packhouse has no dtype DT_INT4");
+  expect_refused(
+      "node_sets { key: 'a' value { } } edge_sets { key: 'e' value { source: 'a' target: 'a' "
+      "features { key: 'x' value { dtype: DT_INT4 } } } }",
+      "edge set 'e': feature 'x': packhouse has no dtype DT_INT4");
+  for (const char* const dim : {"-2", "4294967296"}) {
+    expect_refused(
+        absl::StrCat("context { features { key: 'x' value { dtype: DT_INT8 shape { dim {"
+                     " size: ",
+                     dim, " } } } } }"),
+        absl::StrCat("a dimension of ", dim, " is neither -1 (ragged) nor from 1 to 2^32 - 1"));
+  }
   expect_refused("node_sets { key: 'a b' value { } }", "component name 'a b'");
   expect_refused("node_sets { key: 'graphs' value { } }", "'graphs' is implied");
   // The key `nodes/a.b.x` would belong to either.
@@ -102,6 +117,117 @@ TEST(GraphSetsTest, NamesWhatCannotBe) {
       "{ "
       "size: -1 } } } } } }",
       "feature 'x.bytes'");
+}
+
+// Whose names begin with one another's, or look like those of others.
+TEST(GraphSetsTest, NamesThatAreNearOthersKeepTheirMeaning) {
+  const std::string text = "features { key: 's' value { dtype: DT_STRING } } ";
+  for (const std::string& schema :
+       {absl::StrCat("node_sets { key: 'a' value { ", text, "} } node_sets { key: 'a.b' value { ",
+                     text, "} }"),
+        absl::StrCat("node_sets { key: 'a.b' value { ", text,
+                     "} } edge_sets { key: 'a' value { source: 'a.b' target: 'a.b' ", text, "} }"),
+        absl::StrCat("node_sets { key: 'a' value { ", text,
+                     "} } edge_sets { key: 'a.b' value { source: 'a' target: 'a' ", text, "} }"),
+        std::string("node_sets { key: 'a' value { } } edge_sets { key: 'e' value { source: 'a' "
+                    "target: 'a' features { key: 'target' value { dtype: DT_INT8 } } } }"),
+        std::string("context { features { key: 'x.bytes' value { dtype: DT_INT8 shape { dim { "
+                    "size: -1 } } } } features { key: 'y.bytes' value { dtype: DT_UINT8 shape { "
+                    "dim { size: -1 } dim { size: 2 } } } } }"),
+        std::string("context { features { key: 'x' value { dtype: DT_INT8 shape { dim { size: 1 } "
+                    "dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: "
+                    "1 } dim { size: 1 } dim { size: 2 } dim { size: -1 } } } } }")}) {
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, SetsOf(schema));
+    EXPECT_EQ(sets.ToTfgnnText(), GraphSchemaText(ParseGraphSchema(schema).value()));
+  }
+}
+
+// The pairs of names that ends have, each perhaps with the component's before it.
+TEST(GraphSetsTest, EndsAreScalarsThatPointIntoNodes) {
+  using Tensors = std::vector<TensorSpec>;
+  const SizeSchema sizes = SizeSchema::Create({"n", "e"}).value();
+  const auto sets_of = [&](Tensors tensors) {
+    return GraphSets::FromSchema(GraphSchema::Create(sizes, std::move(tensors)).value());
+  };
+  for (const auto& [source, target] :
+       std::vector<std::pair<std::string, std::string>>{{"source", "target"},
+                                                        {"senders", "receivers"},
+                                                        {"src", "dst"},
+                                                        {"row", "col"},
+                                                        {"#source", "#target"},
+                                                        {"e.row", "e.col"}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, sets_of({{target, DType::kInt64, {}, 1, 0, ""},
+                                                           {source, DType::kInt64, {}, 1, 0, ""}}));
+    ASSERT_EQ(sets.edge_sets().size(), 1U) << source;
+    EXPECT_EQ(sets.edge_sets()[0].source, 1U);
+    EXPECT_EQ(sets.edge_sets()[0].target, 0U);
+    EXPECT_TRUE(sets.edge_sets()[0].features.empty());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets joined,
+                          sets_of({{"edge_index", DType::kInt64, {2}, 1, 0, ""}}));
+  EXPECT_EQ(joined.edge_sets().size(), 1U);
+  // None of these is: features of a node set.
+  for (const Tensors& tensors :
+       {Tensors{{"source", DType::kInt64, {}, 1, 0, ""}, {"col", DType::kInt64, {}, 1, 0, ""}},
+        Tensors{{"source", DType::kInt64, {}, 1, 0, ""}, {"target", DType::kInt64, {}, 1, {}, ""}},
+        Tensors{{"source", DType::kInt64, {}, 1, 2, ""}, {"target", DType::kInt64, {}, 1, 2, ""}},
+        Tensors{{"source", DType::kInt64, {2}, 1, 0, ""}, {"target", DType::kInt64, {}, 1, 0, ""}},
+        Tensors{{"edge_index", DType::kInt64, {3}, 1, 0, ""}},
+        Tensors{{"edge_index", DType::kInt64, {}, 1, 0, ""}},
+        Tensors{{"edge_index", DType::kInt64, {2}, 1, {}, ""}}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, sets_of(tensors));
+    EXPECT_TRUE(sets.edge_sets().empty()) << tensors[0].name;
+    ASSERT_EQ(sets.node_sets().size(), 2U);
+    EXPECT_EQ(sets.node_sets()[1].features.size(), tensors.size());
+  }
+  // An edge set is no node set.
+  const auto between_edges =
+      GraphSets::FromSchema(GraphSchema::Create(SizeSchema::Create({"n", "e", "f"}).value(),
+                                                {{"e.source", DType::kInt32, {}, 1, 0, ""},
+                                                 {"e.target", DType::kInt32, {}, 1, 0, ""},
+                                                 {"f.source", DType::kInt32, {}, 2, 0, ""},
+                                                 {"f.target", DType::kInt32, {}, 2, 1, ""}})
+                                .value());
+  EXPECT_THAT(between_edges,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "schema: tensor 'f.target': it points into 'e', which is no node set"));
+}
+
+// A component with one tensor of its own name is a part of a ragged feature, if it has lengths.
+TEST(GraphSetsTest, LengthsAreIntegersOfTheirSet) {
+  const auto sets_of = [](const TensorSpec& lengths) {
+    const SizeSchema sizes = SizeSchema::Create({"a", "a.x"}).value();
+    return GraphSets::FromSchema(
+        GraphSchema::Create(sizes, {lengths, {"a.x", DType::kInt8, {}, 1, {}, ""}}).value());
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets ragged,
+                          sets_of({"a.x.d1", DType::kInt16, {}, 0, {}, ""}));
+  ASSERT_EQ(ragged.node_sets().size(), 1U);
+  ASSERT_EQ(ragged.node_sets()[0].features.size(), 1U);
+  EXPECT_THAT(ragged.node_sets()[0].features[0].shape, ElementsAre(-1));
+  for (const TensorSpec& wrong :
+       std::vector<TensorSpec>{{"a.x.d1", DType::kFloat32, {}, 0, {}, ""},
+                               {"a.x.d1", DType::kInt16, {}, 0, 0, ""},
+                               {"a.x.d2", DType::kInt16, {2}, 0, {}, "", Layout::kRowsLast},
+                               {"a.x.d2", DType::kInt16, {}, 0, {}, ""},
+                               {"a.x.d1", DType::kInt16, {}, 2, {}, ""},
+                               {"a.y.d1", DType::kInt16, {}, 0, {}, ""}}) {
+    EXPECT_THAT(sets_of(wrong), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("tensor 'a.x': its rows belong to no node set")))
+        << wrong.name;
+  }
+  // Nodes are nodes, whatever their tensor is called; and so is what edges point into.
+  for (const auto& [nodes, tensor] : std::vector<std::pair<std::string, std::string>>{
+           {"nodes", "source"}, {"other", "source"}, {"nodes", "x"}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                            GraphSchema::Create(SizeSchema::Create({nodes, "e"}).value(),
+                                                {{nodes, DType::kInt8, {}, 0, {}, ""},
+                                                 {tensor, DType::kInt32, {}, 1, 0, ""},
+                                                 {"target", DType::kInt32, {}, 1, 0, ""}}));
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromSchema(schema));
+    EXPECT_EQ(sets.node_sets()[0].name, nodes);
+    EXPECT_EQ(sets.node_sets()[0].features[0].name, nodes);
+  }
 }
 
 TEST(GraphSetsTest, ReadsTheRolesOfOtherSchemas) {

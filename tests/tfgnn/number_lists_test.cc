@@ -1,7 +1,9 @@
 #include "service/wings/tfgnn/number_lists.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,25 @@ TEST(SmallFloatsTest, EveryValueStaysAndWhatIsBetweenGoesToTheNearest) {
     ASSERT_EQ(Bfloat16Of(middle), bits + (bits & 1));
   }
   EXPECT_TRUE(std::isnan(FloatOfBfloat16(Bfloat16Of(std::nanf("")))));
+}
+
+// Infinity is one value of each type; a NaN stays one whichever of its bits are lost.
+TEST(SmallFloatsTest, InfinityAndNanStayWhatTheyAre) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float sign : {1.0F, -1.0F}) {
+    const uint16_t half = sign < 0 ? 0xfc00 : 0x7c00;
+    const uint16_t brain = sign < 0 ? 0xff80 : 0x7f80;
+    EXPECT_EQ(Float16Of(sign * kInfinity), half);
+    EXPECT_EQ(Float16Of(sign * 65536.0F), half);
+    EXPECT_EQ(Float16Of(sign * 131072.0F), half);
+    EXPECT_EQ(FloatOfFloat16(half), sign * kInfinity);
+    EXPECT_EQ(Bfloat16Of(sign * kInfinity), brain);
+    EXPECT_EQ(Bfloat16Of(sign * std::numeric_limits<float>::max()), brain);
+    EXPECT_EQ(FloatOfBfloat16(brain), sign * kInfinity);
+  }
+  const float nan = std::bit_cast<float>(uint32_t{0x7f800001});
+  EXPECT_TRUE(std::isnan(FloatOfFloat16(Float16Of(nan))));
+  EXPECT_TRUE(std::isnan(FloatOfBfloat16(Bfloat16Of(nan))));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "service/wings/tfgnn/readout.h"
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@
 namespace packhouse::tfgnn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kReadoutSchema[] = R"(
@@ -77,6 +80,10 @@ TEST(ReadoutTest, EdgesMayBeOneTensor) {
       tensors = {{"_readout/k.edge_index", DType::kInt32, {2}, 1, 0, {}}};
       if (form == std::string("planes")) tensors[0].layout = Layout::kRowsLast;
     }
+    // Which the edges lead to.
+    const bool is_last = form == std::string("planes");
+    tensors.push_back({"_readout.h", DType::kInt32, {2}, 0, {}, ""});
+    if (is_last) tensors.back().layout = Layout::kRowsLast;
     PH_ASSERT_OK_AND_ASSIGN(
         GraphSchema schema,
         GraphSchema::Create(SizeSchema::Create({"_readout", "_readout/k"}).value(), tensors));
@@ -90,7 +97,11 @@ TEST(ReadoutTest, EdgesMayBeOneTensor) {
     if (form == std::string("rows")) columns[0].clear();
     for (int32_t target = 0; target < 3; ++target) {
       if (form == std::string("rows")) put(sources[target], columns[0]);
-      put(target, columns.back());
+      put(target, columns[columns.size() - 2]);
+    }
+    for (const int32_t value : is_last ? std::vector<int32_t>{10, 11, 12, 20, 21, 22}
+                                       : std::vector<int32_t>{10, 20, 11, 21, 12, 22}) {
+      put(value, columns.back());
     }
     PH_ASSERT_OK_AND_ASSIGN(
         const GraphChunk chunk,
@@ -101,6 +112,13 @@ TEST(ReadoutTest, EdgesMayBeOneTensor) {
                             ReadoutRows(sets, structure, 0, chunk, 0));
     ASSERT_EQ(found.size(), 3U);
     for (size_t p = 0; p < 3; ++p) EXPECT_EQ(found[p].row, static_cast<uint64_t>(sources[p]));
+    std::string expected;
+    for (const int32_t value : {12, 22, 10, 20, 11, 21}) put(value, expected);
+    PH_ASSERT_OK_AND_ASSIGN(const ReadoutValues values,
+                            StructuredReadout(sets, chunk, 0, "k", "h"));
+    EXPECT_EQ(values.rows, expected);
+    EXPECT_EQ(values.dtype, DType::kInt32);
+    EXPECT_THAT(values.row_shape, ElementsAre(2));
   }
 }
 
@@ -116,6 +134,169 @@ TEST(ReadoutTest, NamesWhatIsMissing) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'g'")));
   EXPECT_THAT(StructuredReadout(sets, chunk, 0, "two", "h", "_readout:x"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'_readout:x'")));
+}
+
+TEST(FindReadoutTest, GivesTheSourcesOfEachKeyInOrder) {
+  const SetNames sets = {{"b", "a", "_readout", "_readout:t", "_shadow/e"},
+                         {{"_readout/z/2", "b", "_readout"},
+                          {"e", "a", "b"},
+                          {"_readout/a", "_shadow/e", "_readout"},
+                          {"_readout/z", "a", "_readout"},
+                          {"_readout:t/k/1/2", "b", "_readout:t"},
+                          {"_readouts/k", "a", "b"}}};
+  PH_ASSERT_OK_AND_ASSIGN(const ReadoutStructure found, FindReadout(sets));
+  EXPECT_EQ(found.node_set, 2U);
+  EXPECT_THAT(found.keys,
+              ElementsAre(std::pair(std::string("a"), std::vector<ReadoutSource>{{2, true, 1}}),
+                          std::pair(std::string("z"),
+                                    std::vector<ReadoutSource>{{0, false, 0}, {3, false, 1}})));
+  PH_ASSERT_OK_AND_ASSIGN(const ReadoutStructure tagged, FindReadout(sets, "_readout:t"));
+  EXPECT_EQ(tagged.node_set, 3U);
+  EXPECT_THAT(tagged.keys,
+              ElementsAre(std::pair(std::string("k"), std::vector<ReadoutSource>{{4, false, 0}})));
+}
+
+TEST(FindReadoutTest, NamesWhatIsMalformed) {
+  const auto refused = [](const std::string& set, const std::string& why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    absl::StrCat("read-out '", set, "': ", why));
+  };
+  const std::vector<std::string> node_sets = {"a", "b", "_readout", "_shadow/e"};
+  const auto no_name = [](const std::string& name) {
+    return absl::StrCat("the name of edge set '", name,
+                        "' is neither _readout/KEY nor _readout/KEY/SUFFIX");
+  };
+  for (const auto& [edges, why] :
+       std::vector<std::pair<std::vector<SetNames::EdgeSet>, std::string>>{
+           {{{"e", "a", "b"}}, "there is no edge set _readout/KEY"},
+           {{{"_readout", "a", "_readout"}}, no_name("_readout")},
+           {{{"_readout/", "a", "_readout"}}, no_name("_readout/")},
+           {{{"_readout/k/", "a", "_readout"}}, no_name("_readout/k/")},
+           {{{"_readout/k-1", "a", "_readout"}}, no_name("_readout/k-1")},
+           {{{"_readout/k", "a", "b"}}, "edge set '_readout/k' has the target 'b'"},
+           {{{"_readout/k/1", "a", "_readout"}, {"_readout/k/2", "a", "_readout"}},
+            "edge set '_readout/k/2' is the second of key 'k' from node set 'a'"},
+           {{{"_readout/k", "c", "_readout"}},
+            "edge set '_readout/k' reads from the node set 'c', which is not there"},
+           {{{"_readout/k", "_shadow/e", "_readout"}},
+            "edge set '_readout/k' reads from the edge set 'e', which is not there"}}) {
+    EXPECT_THAT(FindReadout({node_sets, edges}), refused("_readout", why));
+  }
+  for (const std::string name : {"", "a", "_readout:", "_readout:a-b", "_readouts"}) {
+    EXPECT_THAT(FindReadout({{name}, {}}, name),
+                refused(name, "its name is neither _readout nor _readout:TAG"));
+  }
+  EXPECT_THAT(FindReadout({node_sets, {}}, "_readout:a_B9"),
+              refused("_readout:a_B9", "there is no node set of this name"));
+}
+
+// One graph of these counts and columns.
+GraphChunk GraphOf(const GraphSets& sets, const std::map<std::string, uint32_t>& counts,
+                   const std::map<std::string, std::vector<int32_t>>& columns) {
+  RowBuilder rows(sets.shared_schema());
+  for (const auto& [name, count] : counts) {
+    rows.counts()[*sets.schema().sizes().IndexOf(name)] = count;
+  }
+  for (const auto& [name, values] : columns) {
+    rows.column(*sets.schema().TensorIndex(name))
+        .Append(absl::string_view(reinterpret_cast<const char*>(values.data()),
+                                  values.size() * sizeof(int32_t)));
+  }
+  rows.EndGraph();
+  return rows.Build(5).value();
+}
+
+TEST(ReadoutRowsTest, EachPredictionHasOneEdge) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnnFile(kReadoutSchema));
+  PH_ASSERT_OK_AND_ASSIGN(const ReadoutStructure structure, FindReadout(NamesOf(sets)));
+  // Edges of `two` from rows 1, 0, ... of u and of v to these, of three predictions.
+  const auto rows_of = [&](const std::vector<int32_t>& of_u, const std::vector<int32_t>& of_v) {
+    const std::vector<int32_t> sources = {1, 0};
+    const auto first = [&](size_t n) {
+      return std::vector<int32_t>(sources.begin(), sources.begin() + static_cast<int>(n));
+    };
+    return ReadoutRows(sets, structure, 1,
+                       GraphOf(sets,
+                               {{"u", 2},
+                                {"v", 2},
+                                {"_readout", 3},
+                                {"_readout/two/1", static_cast<uint32_t>(of_u.size())},
+                                {"_readout/two/2", static_cast<uint32_t>(of_v.size())}},
+                               {{"u.h", {7, 8}},
+                                {"v.h", {9, 10}},
+                                {"_readout/two/1.source", first(of_u.size())},
+                                {"_readout/two/1.target", of_u},
+                                {"_readout/two/2.source", first(of_v.size())},
+                                {"_readout/two/2.target", of_v}}),
+                       0);
+  };
+  const auto refused = [](const std::string& why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("graph 5: ", why));
+  };
+  EXPECT_THAT(rows_of({0, 2}, {1}), IsOkAndHolds(std::vector<ReadoutRow>{{0, 1}, {1, 1}, {0, 0}}));
+  EXPECT_THAT(rows_of({2, 0}, {1}),
+              refused("edge set '_readout/two/1': target 0 at position 1 is not above 2, the one "
+                      "before: targets rise strictly"));
+  EXPECT_THAT(rows_of({0, 0}, {1}),
+              refused("edge set '_readout/two/1': target 0 at position 1 is not above 0, the one "
+                      "before: targets rise strictly"));
+  EXPECT_THAT(rows_of({0, 2}, {2}), refused("edge set '_readout/two/2': target 2 at position 0 has "
+                                            "an edge in another edge set of its key"));
+  EXPECT_THAT(rows_of({0}, {1}), refused("key 'two': prediction 2 of 3 has no edge"));
+  // A shadow has as many rows as what it stands for.
+  for (const uint32_t shadows : {1, 2}) {
+    const auto rows = ReadoutRows(sets, structure, 0,
+                                  GraphOf(sets,
+                                          {{"u", 1},
+                                           {"v", 1},
+                                           {"e", 1},
+                                           {"_shadow/e", shadows},
+                                           {"_readout", 1},
+                                           {"_readout/link", 1}},
+                                          {{"u.h", {7}},
+                                           {"v.h", {8}},
+                                           {"e.h", {9}},
+                                           {"e.source", {0}},
+                                           {"e.target", {0}},
+                                           {"_readout/link.source", {0}},
+                                           {"_readout/link.target", {0}}}),
+                                  0);
+    if (shadows == 1) {
+      EXPECT_THAT(rows, IsOkAndHolds(std::vector<ReadoutRow>(1)));
+    } else {
+      EXPECT_THAT(rows, refused("edge set '_readout/link': its source has 2 rows, the edge set "
+                                "that it stands for 1"));
+    }
+  }
+}
+
+TEST(StructuredReadoutTest, AFeatureIsDenseAndTheSameInAllSources) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnnFile(R"(
+      node_sets { key: "u" value {
+        features { key: "d" value { dtype: DT_INT32 } }
+        features { key: "w" value { dtype: DT_INT32 shape { dim { size: 2 } } } }
+        features { key: "s" value { dtype: DT_STRING } }
+        features { key: "r" value { dtype: DT_INT32 shape { dim { size: -1 } } } } } }
+      node_sets { key: "v" value {
+        features { key: "d" value { dtype: DT_FLOAT } }
+        features { key: "w" value { dtype: DT_INT32 } } } }
+      node_sets { key: "_readout" value { } }
+      edge_sets { key: "_readout/k/1" value { source: "u" target: "_readout" } }
+      edge_sets { key: "_readout/k/2" value { source: "v" target: "_readout" } })"));
+  const GraphChunk chunk = GraphOf(sets, {}, {});
+  for (const std::string name : {"d", "w"}) {
+    EXPECT_THAT(StructuredReadout(sets, chunk, 0, "k", name),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("read-out '_readout': feature '", name,
+                                      "' of set 'v' has another type or shape than in the other "
+                                      "sources of its key")));
+  }
+  for (const std::string name : {"s", "r"}) {
+    EXPECT_THAT(StructuredReadout(sets, chunk, 0, "k", name),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("set 'u': feature '", name,
+                                      "' is ragged or of strings: it cannot be read out")));
+  }
 }
 
 TEST(FirstNodeReadoutTest, AddsOneEdgeAndOnePredictionToEachGraph) {

@@ -60,6 +60,10 @@ TEST(SamplingSpecTest, AnUnsetStrategyIsTopK) {
   EXPECT_EQ(spec.ops[0].strategy, SamplingStrategy::kTopK);
   EXPECT_EQ(spec.ops[0].inputs, (std::vector<std::string>{"s", "t"}));
   EXPECT_EQ(spec.ops[0].sample_size, 0);
+  EXPECT_EQ(SamplingStrategyName(SamplingStrategy::kTopK), "TOP_K");
+  EXPECT_EQ(SamplingStrategyName(SamplingStrategy::kRandomUniform), "RANDOM_UNIFORM");
+  EXPECT_EQ(SamplingStrategyName(SamplingStrategy::kRandomWeighted), "RANDOM_WEIGHTED");
+  EXPECT_EQ(SamplingStrategyName(SamplingStrategy::kLatestK), "LATEST_K");
 }
 
 TEST(SamplingSpecTest, WhatIsNoSpecIsRefused) {
@@ -72,6 +76,17 @@ TEST(SamplingSpecTest, WhatIsNoSpecIsRefused) {
   EXPECT_THAT(refusal("seed_op { op_name: 's'\n nodes: 'p' }"), HasSubstr("line 2, column 7"));
   EXPECT_THAT(refusal("sampling_ops { strategy: BEST }"), HasSubstr("BEST"));
   EXPECT_THAT(refusal(std::string(kMaxSamplingSpecBytes + 1, ' ')), HasSubstr("1048577 bytes"));
+  // A message of another kind.
+  for (const std::string& why :
+       {refusal("\x98\x06\x05"),
+        std::string(ParseGraphSchema("\x98\x06\x05").status().message())}) {
+    EXPECT_THAT(why, HasSubstr("neither its binary form nor its text: "));
+  }
+  const std::string lead = "sampling spec: neither its binary form nor its text: ";
+  const std::string long_word = refusal(std::string(400, 'a') + ": 1");
+  EXPECT_EQ(long_word.size(), lead.size() + 303);
+  EXPECT_TRUE(long_word.starts_with(lead) && long_word.ends_with("...")) << long_word;
+  EXPECT_FALSE(refusal("nodes: 1").ends_with("..."));
   // Strategy 9 of an op "h".
   EXPECT_THAT(refusal(std::string("\x0a\x03\x0a\x01s\x12\x05\x0a\x01h\x28\x09")),
               HasSubstr("op 'h': strategy"));

@@ -133,7 +133,10 @@ absl::Status ExampleDecoder::Parts::AppendSize(const SetPart& set, RowBuilder& r
     return Invalid(*set.size_key, count,
                    " values; a record has one graph, so a size has one value");
   }
-  const int64_t size = NumberAt(list.values, 0);
+  int64_t size = 0;
+  if (!ForEachVarint(list.values, [&](uint64_t value) { size = static_cast<int64_t>(value); })) {
+    return Invalid(*set.size_key, "a varint of more than ten bytes");
+  }
   if (size < 0 || size > static_cast<int64_t>(kMaxCount)) {
     return Invalid(*set.size_key, "value ", size, " is not in [0, ", kMaxCount, "]");
   }
