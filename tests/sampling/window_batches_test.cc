@@ -11,24 +11,33 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/batch_cost.h"
 #include "service/algorithms/planning/step_order.h"
 #include "service/engine/epochs/cost_order.h"
+#include "service/engine/epochs/epoch_batches.h"
+#include "service/wings/graphs/epochs/sampled_dataset.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/graphs/epochs/samples_request.h"
+#include "service/wings/graphs/epochs/size_estimate.h"
 #include "service/wings/graphs/epochs/sub_graph_source.h"
 #include "service/wings/tfgnn/sampling_spec.h"
+#include "tests/datasets/memory_dataset_store.h"
+#include "tests/sampling/sampling_worlds.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr uint32_t kNodes = 600;
 constexpr uint32_t kNumRanks = 4;
@@ -54,6 +63,12 @@ EpochRequest Request(uint32_t window = 130, uint64_t epoch = 1) {
   return request;
 }
 
+EpochRequest OfTwoGroups() {
+  EpochRequest request = Request();
+  request.rank_groups = {{{{220, 240, 24}}, std::nullopt, 1}, {{{440, 480, 40}}, std::nullopt, 2}};
+  return request;
+}
+
 EpochRequest Balanced(std::vector<CostTerm> terms, uint32_t window = 130) {
   EpochRequest request = Request(window);
   request.cost_balanced.emplace().cost =
@@ -65,6 +80,16 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> Prepare(const EpochRequest& 
                                                             const PlanFirstWindow& first = {}) {
   return SampledEpoch::Prepare(request.Find<SamplesRequest>()->source, request, EpochBounds(),
                                Making(), nullptr, first);
+}
+
+const PlanFirstWindow kPlanNone = [](const auto&) { return absl::OkStatus(); };
+
+// Windows are planned as they are needed.
+EpochRequest AsTheyCome(EpochRequest request) {
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  samples->exact_steps = false;
+  request.kinds = {samples};
+  return request;
 }
 
 using Ids = std::vector<uint64_t>;
@@ -160,14 +185,9 @@ TEST(WindowBatchesTest, ComeInTheSameOrderHoweverWindowsBecomeKnown) {
   const auto whole = Prepare(request).value();
   const Delivered expected = Load(*whole);
   ASSERT_EQ(whole->Counts().size(), 5U);
-  const PlanFirstWindow none = [](const auto&) { return absl::OkStatus(); };
-  EpochRequest as_they_come = request;
-  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
-  samples->exact_steps = false;
-  as_they_come.kinds = {samples};
   for (const bool is_learnt : {false, true}) {
     SCOPED_TRACE(is_learnt);
-    const auto resumed = Prepare(as_they_come, none).value();
+    const auto resumed = Prepare(AsTheyCome(request), kPlanNone).value();
     EXPECT_EQ(resumed->steps(), std::nullopt);
     if (is_learnt) {
       ASSERT_THAT(resumed->Learn(whole->Counts()), IsOk());
@@ -180,6 +200,112 @@ TEST(WindowBatchesTest, ComeInTheSameOrderHoweverWindowsBecomeKnown) {
     EXPECT_EQ(resumed->Build(last).value().batch.graph_ids, expected.windows.back().back());
     EXPECT_EQ(Load(*resumed).windows, expected.windows);
   }
+}
+
+TEST(WindowBatchesTest, OtherNumbersOfBatchesAreNotLearnt) {
+  const EpochRequest request = OfTwoGroups();
+  const std::vector<uint32_t> counts = Prepare(request).value()->Counts();
+  ASSERT_EQ(counts.size(), 10U);
+  const auto epoch = Prepare(AsTheyCome(request), kPlanNone).value();
+  const auto first = [&counts](size_t most) { return absl::MakeConstSpan(counts).first(most); };
+  // Half a window is none.
+  EXPECT_THAT(epoch->Learn(first(5)), IsOk());
+  EXPECT_EQ(epoch->Counts(), std::vector<uint32_t>(first(4).begin(), first(4).end()));
+  std::vector<uint32_t> others = counts;
+  others[3] += 1;
+  EXPECT_THAT(epoch->Learn(others),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("samples: window 1 had ", others[3],
+                                    " batches when it was planned first, and has another number "
+                                    "now")));
+  EXPECT_EQ(epoch->Counts().size(), 4U);
+  EXPECT_THAT(epoch->Learn(counts), IsOk());
+  EXPECT_THAT(epoch->Learn(first(6)), IsOk());
+  EXPECT_EQ(epoch->Counts(), counts);
+  others = counts;
+  others.insert(others.end(), {7, 8});
+  EXPECT_THAT(epoch->Learn(others),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("window 5 had 7 batches")));
+  EXPECT_EQ(epoch->Counts(), counts);
+}
+
+// Of a job the first window, or what plans it instead; of other uses all.
+TEST(WindowBatchesTest, AsManyWindowsArePlannedAsTheUseNeeds) {
+  EpochRequest request = AsTheyCome(Request());
+  const auto one = Prepare(request).value();
+  EXPECT_EQ(one->Counts().size(), 1U);
+  EXPECT_EQ(one->num_windows(), 5U);
+  EXPECT_EQ(Prepare(request, kPlanNone).value()->Counts().size(), 0U);
+  const PlanFirstWindow fails = [](const auto&) { return absl::UnavailableError("no time"); };
+  EXPECT_THAT(Prepare(request, fails), StatusIs(absl::StatusCode::kUnavailable, "no time"));
+  const auto& samples = *request.Find<SamplesRequest>();
+  EXPECT_THAT(samples.Complete(request, *one, Making()), IsOk());
+  EXPECT_EQ(one->Counts().size(), 1U);
+  for (const EpochUse use : {EpochUse::kEvaluation, EpochUse::kExport}) {
+    request.use = use;
+    EXPECT_EQ(Prepare(request, fails).value()->Counts().size(), 5U);
+  }
+  const Making given_up(nullptr, [] { return true; });
+  EXPECT_THAT(samples.Complete(request, *one, given_up),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  EXPECT_EQ(one->Counts().size(), 1U);
+  EXPECT_THAT(samples.Complete(request, *one, Making()), IsOk());
+  EXPECT_EQ(one->Counts(), Prepare(Request()).value()->Counts());
+  // Company is measured in what is planned whole, of seeds that are the same in each epoch.
+  const auto whole = Prepare(Request()).value();
+  EXPECT_EQ(whole->MeasureCompany(given_up).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(whole->MeasureCompany(Making()).value().has_value());
+  EpochRequest drawn = Request();
+  drawn.draw = WeightedDraw{{}, 90, false};
+  EXPECT_EQ(Prepare(drawn).value()->MeasureCompany(Making()).value(), std::nullopt);
+}
+
+class CountingDraws final : public SamplingObserver {
+ public:
+  void OnDrawn(uint64_t /*seeds*/, uint64_t /*nodes*/, uint64_t /*edges*/,
+               uint32_t /*level*/) override {
+    ++num_draws_;
+  }
+  // Since the last call.
+  uint64_t Take() { return std::exchange(num_draws_, 0); }
+
+ private:
+  uint64_t num_draws_ = 0;
+};
+
+// 16 of them, and as many more as were asked for at once.
+TEST(WindowBatchesTest, TheWindowsThatWereUsedLastAreKept) {
+  CountingDraws draws;
+  const EpochRequest request = Request(/*window=*/20);
+  const auto epoch = SampledEpoch::Prepare(request.Find<SamplesRequest>()->source, request,
+                                           EpochBounds(), Making(), &draws)
+                         .value();
+  ASSERT_EQ(epoch->Counts().size(), 30U);
+  EXPECT_EQ(draws.Take(), kNodes);
+  const auto drawn_for = [&](uint64_t window) {
+    EXPECT_THAT(epoch->Plan(window, Making()), IsOk());
+    return draws.Take();
+  };
+  for (uint64_t window = 29; window >= 14; --window) EXPECT_EQ(drawn_for(window), 0U) << window;
+  EXPECT_EQ(drawn_for(0), 20U);
+  EXPECT_EQ(drawn_for(28), 0U);
+  EXPECT_EQ(drawn_for(29), 20U) << "the one that was used before the others";
+  EXPECT_EQ(drawn_for(0), 0U);
+  // The first batch of each window.
+  std::vector<uint64_t> batches = {0};
+  for (const uint32_t count : epoch->Counts()) batches.push_back(batches.back() + count);
+  batches.pop_back();
+  EXPECT_EQ(epoch->FirstMissing({}), std::nullopt);
+  EXPECT_EQ(epoch->FirstMissing(std::vector<uint64_t>{batches[20], batches[0]}), std::nullopt);
+  EXPECT_EQ(epoch->FirstMissing(std::vector<uint64_t>{batches[20], batches[4], batches[3] - 1}),
+            uint64_t{2});
+  EXPECT_EQ(epoch->FirstMissing(batches), uint64_t{1});
+  for (const int round : {1, 2}) {
+    uint64_t num_draws = 0;
+    for (uint64_t window = 0; window < 30; ++window) num_draws += drawn_for(window);
+    EXPECT_EQ(num_draws, round == 1 ? 14U * 20 : 0U);
+  }
+  EXPECT_EQ(epoch->FirstMissing(batches), std::nullopt);
 }
 
 TEST(WindowBatchesTest, InOrderKeepTheListsOrder) {
@@ -311,12 +437,7 @@ TEST(WindowBatchesTest, KeepTheLimitsOfTheirShapes) {
       if (request.rank_groups[0].shapes.size() == 2) {
         for (const auto& [group, shape] : used) used_of_two.insert(shape);
       }
-      const PlanFirstWindow none = [](const auto&) { return absl::OkStatus(); };
-      EpochRequest as_they_come = request;
-      auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
-      samples->exact_steps = false;
-      as_they_come.kinds = {samples};
-      const auto other = Prepare(as_they_come, none).value();
+      const auto other = Prepare(AsTheyCome(request), kPlanNone).value();
       ASSERT_THAT(other->Learn(epoch->Counts()), IsOk());
       for (auto at = all.rbegin(); at != all.rend(); ++at) {
         EXPECT_EQ(other->Build(at->first).value().batch.graph_ids, at->second.batch.graph_ids);
@@ -332,6 +453,19 @@ TEST(WindowBatchesTest, AreDrawnSmallerOnlyWhereNoShapeTakesThem) {
   for (const auto& [number, built] :
        BuildAll(*Prepare(OfShapes({{{100000, 100000, 1}}})).value())) {
     natural[built.batch.graph_ids[0]] = RowsOf(built.batch);
+  }
+  const auto levels_of = [](const EpochRequest& request) {
+    std::map<uint64_t, uint32_t> levels;
+    for (const auto& [number, built] : BuildAll(*Prepare(request).value())) {
+      for (const uint64_t id : built.batch.graph_ids) levels[id];
+      for (const auto& [id, level] : built.drawn_smaller) levels[id] = level;
+    }
+    return levels;
+  };
+  // Of both shapes that which leaves out the least.
+  std::map<uint64_t, uint32_t> least = levels_of(OfShapes({{{40, 18, 9}}}));
+  for (const auto& [id, level] : levels_of(OfShapes({{{18, 40, 9}}}))) {
+    least[id] = std::min(least[id], level);
   }
   for (const EpochRequest& request :
        {OfShapes({{{40, 18, 9}}, {{18, 40, 9}}}), OfShapes({{{40, 18, 9}, {18, 40, 9}}}),
@@ -349,7 +483,41 @@ TEST(WindowBatchesTest, AreDrawnSmallerOnlyWhereNoShapeTakesThem) {
     }
     EXPECT_EQ(IdsOf(all), AllIds());
     EXPECT_EQ(smaller, expected);
+    EXPECT_EQ(levels_of(request), least);
   }
+}
+
+TEST(WindowBatchesTest, ASubGraphThatFitsNoShapeIsNamed) {
+  EpochRequest request = Request();
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  samples->draws_smaller = false;
+  request.kinds = {samples};
+  request.subset = SubsetRequest{{12}, {}};
+  EXPECT_THAT(Prepare(request), IsOk());
+  request.rank_groups[0].shapes = {{500, 9, 9}};
+  EXPECT_THAT(Prepare(request), StatusIs(absl::StatusCode::kOutOfRange,
+                                         AllOf(StartsWith("sub-graph 12 of seed node 12: has "),
+                                               HasSubstr(" rows of 'e', a batch takes at most "))));
+}
+
+TEST(WindowBatchesTest, ThereAreNoMoreWindowsThanAllowed) {
+  EpochRequest request = AsTheyCome(Request(/*window=*/1));
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  request.kinds = {samples};
+  for (const size_t num_seeds : {65536, 65537}) {
+    samples->seeds.nodes = std::make_shared<const std::vector<uint32_t>>(num_seeds, 5);
+    const auto epoch = Prepare(request, kPlanNone);
+    if (num_seeds == 65536) {
+      EXPECT_EQ(epoch.value()->num_windows(), 65536U);
+    } else {
+      EXPECT_THAT(epoch, StatusIs(absl::StatusCode::kInvalidArgument,
+                                  "samples.window: 1 makes 65537 windows of 65537 sub-graphs, at "
+                                  "most 65536"));
+    }
+  }
+  samples->seeds.nodes = std::make_shared<const std::vector<uint32_t>>();
+  EXPECT_THAT(Prepare(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, "samples.seeds: there are none"));
 }
 
 TEST(WindowBatchesTest, HaveTheSeedsOfASubset) {
@@ -359,6 +527,9 @@ TEST(WindowBatchesTest, HaveTheSeedsOfASubset) {
   for (uint64_t i = 100; i < 250; ++i) expected.insert(i);
   for (uint64_t i = 590; i < kNodes; ++i) expected.insert(i);
   EXPECT_EQ(IdsOf(BuildAll(*Prepare(request).value())), expected);
+  // 4 bytes for each seed of the epoch, and of the subset.
+  EXPECT_EQ(Prepare(Request()).value()->bytes(), 16384 + 4 * uint64_t{kNodes});
+  EXPECT_EQ(Prepare(request).value()->kept_bytes(), 16384 + 8 * expected.size());
   request.in_order = true;
   request.look_ahead = 1;
   const Delivered delivered = Load(*Prepare(request).value());
@@ -414,7 +585,10 @@ TEST(WindowBatchesTest, ASeedThatIsDrawnAgainIsDrawnAroundAnew) {
   request.subset = SubsetRequest{{12}, {}};
   request.draw = WeightedDraw{{}, 40, true};
   std::set<std::vector<uint32_t>> sizes;
-  const auto all = BuildAll(*Prepare(request).value());
+  const auto epoch = Prepare(request).value();
+  // With the number of each time.
+  EXPECT_EQ(epoch->bytes(), 16384 + 4 * uint64_t{40 + 40 + 1});
+  const auto all = BuildAll(*epoch);
   EXPECT_EQ(all.size(), 40U);
   for (const auto& [number, built] : all) {
     sizes.emplace(built.batch.sizes.begin(), built.batch.sizes.end());
@@ -480,6 +654,294 @@ TEST(WindowBatchesTest, AnExportNeedsTheRowsOfTheReadout) {
   request.use = EpochUse::kExport;
   EXPECT_THAT(Prepare(request).status(), refusal);
   EXPECT_THAT(samples->Complete(request, *epoch, Making()), refusal);
+  request.use = EpochUse::kJob;
+  EXPECT_THAT(Prepare(request), IsOk());
+  request.whole_graphs = true;
+  EXPECT_THAT(Prepare(request).status(), refusal);
+}
+
+// --- What decides sub-graphs.
+
+// The sizes of all sub-graphs of a list, as the sampler itself draws them.
+std::vector<uint32_t> DrawnSizes(const SubGraphSource& source, const SeedList& seeds,
+                                 const EpochSeed& seed) {
+  std::vector<uint32_t> nodes(source.NumSeeds(seeds));
+  std::iota(nodes.begin(), nodes.end(), 0U);
+  if (seeds.nodes != nullptr) nodes = *seeds.nodes;
+  const size_t of_graph = source.nodes_per_graph();
+  const size_t of_seed = of_graph / source.request().seeds_per_graph;
+  std::vector<uint32_t> sizes;
+  std::vector<uint32_t> tuple;
+  for (size_t i = 0; i < nodes.size(); i += of_graph) {
+    DrawRequest request;
+    request.seed_number = seed.seed;
+    request.epoch = seed.epoch;
+    request.seeds = absl::MakeConstSpan(nodes).subspan(i, of_graph);
+    if (!seeds.occurrences.empty()) {
+      request.occurrences =
+          absl::MakeConstSpan(seeds.occurrences).subspan(i / of_seed, of_graph / of_seed);
+    }
+    if (!seeds.times.empty()) request.time = seeds.times[i / of_graph];
+    EXPECT_THAT(source.sampled_schema().Sizes(Draw(source.sampler(), request), tuple), IsOk());
+    sizes.insert(sizes.end(), tuple.begin(), tuple.end());
+  }
+  return sizes;
+}
+
+std::string ContentsOf(const DatasetReader& reader, size_t i) {
+  const StoredGraph graph = reader.Graph(i).value();
+  std::string contents;
+  for (size_t t = 0; t < graph.chunk->num_columns(); ++t) {
+    absl::StrAppend(&contents, graph.chunk->rows(graph.index, t), "|");
+  }
+  return contents;
+}
+
+template <typename T>
+std::vector<T> ListOf(absl::Span<const T> values) {
+  return {values.begin(), values.end()};
+}
+
+void ExpectTheSame(const std::shared_ptr<const SubGraphSource>& source, const SeedList& seeds) {
+  const EpochSeed seed = {7, 2};
+  const size_t num_components = source->schema().num_components();
+  const std::vector<uint32_t> expected = DrawnSizes(*source, seeds, seed);
+  const size_t num_graphs = expected.size() / num_components;
+  EXPECT_EQ(source->NumGraphs(seeds), num_graphs);
+  // A data set of them.
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  SampledDatasetRequest wanted;
+  wanted.dataset = "d";
+  wanted.seed = seed;
+  wanted.seeds = seeds;
+  std::vector<SampledDatasetProgress> told;
+  ASSERT_THAT(MakeSampledDataset(
+                  source, wanted, store, Making(), nullptr,
+                  [&told](const SampledDatasetProgress& progress) { told.push_back(progress); }),
+              IsOk());
+  EXPECT_EQ(told.back().num_graphs, num_graphs);
+  EXPECT_EQ(told.back().num_graphs_total, num_graphs);
+  EXPECT_EQ(told.back().num_drawn_smaller, 0U);
+  const auto stored = store.OpenReader("d").value();
+  EXPECT_EQ(ListOf(stored->counts()), expected);
+  // An epoch of them, in windows of two.
+  const auto samples = std::make_shared<SamplesRequest>();
+  samples->source = source;
+  samples->seeds = seeds;
+  samples->window = 2;
+  samples->exact_steps = true;
+  EpochRequest request;
+  request.key = {"job", seed.epoch};
+  request.seed = seed.seed;
+  request.rank_groups.push_back(
+      {{std::vector<uint64_t>(num_components + 1, 1000)}, std::nullopt, 1});
+  request.padding = Padding::kMasked;
+  request.in_order = true;
+  request.look_ahead = 1;
+  request.whole_graphs = false;
+  request.kinds = {samples};
+  const auto epoch = Prepare(request).value();
+  std::vector<uint32_t> sizes;
+  uint64_t next_id = 0;
+  const std::vector<uint32_t> counts = epoch->Counts();
+  const uint64_t num_batches = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  for (uint64_t number = 0; number < num_batches; ++number) {
+    const Batch batch = epoch->Build(number).value().batch;
+    EXPECT_EQ(epoch->NumGraphs(number), batch.graph_ids.size());
+    const GraphsOfBatch of_batch = epoch->GraphsOf(number).value();
+    EXPECT_EQ(ListOf(of_batch.reader->counts()),
+              std::vector<uint32_t>(batch.sizes.begin(), batch.sizes.end()));
+    EXPECT_EQ(ListOf(of_batch.reader->graph_ids()), batch.graph_ids);
+    ASSERT_EQ(of_batch.places.size(), batch.graph_ids.size());
+    for (size_t i = 0; i < of_batch.places.size(); ++i, ++next_id) {
+      EXPECT_EQ(of_batch.places[i], i);
+      EXPECT_EQ(batch.graph_ids[i], next_id);
+      EXPECT_EQ(ContentsOf(*of_batch.reader, i), ContentsOf(*stored, next_id));
+    }
+    sizes.insert(sizes.end(), batch.sizes.begin(), batch.sizes.end());
+  }
+  EXPECT_EQ(sizes, expected);
+  // An estimate puts others together, if there are several seeds in a sub-graph.
+  const SizeEstimate estimate = EstimateSizes(source, seeds, seed, 1000, Making(), nullptr).value();
+  EXPECT_EQ(estimate.num_seeds, source->NumSeeds(seeds));
+  EXPECT_EQ(estimate.num_graphs, num_graphs);
+  EXPECT_EQ(estimate.histogram.num_graphs(), num_graphs);
+  if (source->request().seeds_per_graph != 1) return;
+  SizeHistogram all(num_components);
+  double bytes = 0;
+  for (size_t g = 0; g < num_graphs; ++g) {
+    const auto tuple = absl::MakeConstSpan(expected).subspan(g * num_components, num_components);
+    ASSERT_THAT(all.Add(tuple), IsOk());
+    bytes += static_cast<double>(source->sampled_schema().Bytes(tuple));
+  }
+  EXPECT_TRUE(estimate.histogram == all);
+  EXPECT_DOUBLE_EQ(estimate.mean_bytes, bytes / static_cast<double>(num_graphs));
+  // Of fewer each comes at most once.
+  for (uint64_t wanted_graphs = 0; wanted_graphs < num_graphs; ++wanted_graphs) {
+    const SizeEstimate some =
+        EstimateSizes(source, seeds, seed, wanted_graphs, Making(), nullptr).value();
+    EXPECT_EQ(some.histogram.num_graphs(), wanted_graphs);
+    SizeHistogram rest = all;
+    EXPECT_THAT(rest.Subtract(some.histogram), IsOk());
+  }
+}
+
+TEST(SubGraphsTest, OfASeedAreTheSameWhereverTheyAreDrawn) {
+  SeededRandom random(1);
+  std::unique_ptr<const SourceGraph> library;
+  do {
+    library = RandomGraph(random);
+  } while (library->num_nodes(1) < 12 || library->num_edges(2) < 40);
+  const OneGraphStore graphs(std::move(library));
+  const auto list = [](std::vector<uint32_t> nodes, std::vector<uint32_t> occurrences,
+                       std::vector<int64_t> times = {}) {
+    SeedList seeds;
+    seeds.nodes = std::make_shared<const std::vector<uint32_t>>(std::move(nodes));
+    seeds.occurrences = std::move(occurrences);
+    seeds.times = std::move(times);
+    return seeds;
+  };
+  struct Case {
+    uint32_t seeds_per_graph;
+    bool links;
+    SeedList seeds;
+  };
+  for (const Case& each :
+       std::vector<Case>{{1, false, {}},
+                         {5, false, {}},
+                         {1, false, list({5, 3, 5, 5, 0, 3, 9}, {0, 0, 1, 2, 0, 1, 0})},
+                         {1, false, list({5, 3, 5, 7, 0}, {0, 0, 1, 0, 0}, {4, -2, 1, 3, 0})},
+                         {2, false, list({5, 3, 5, 7, 0}, {0, 0, 1, 0, 0})},
+                         {1, true, list({5, 3, 3, 5, 5, 3, 7, 7}, {0, 0, 1, 0})},
+                         {2, true, list({5, 3, 3, 5, 5, 3}, {0, 0, 1})}}) {
+    SubGraphsRequest request;
+    request.graph = "g";
+    request.spec = SpecOf(each.links ? "" : "paper", {UniformOp("a", {"seed"}, "cites", 2),
+                                                      UniformOp("b", {"a"}, "cites", 2)});
+    request.spec.link_seeds = each.links;
+    if (each.links) request.options.link_node_set = "paper";
+    if (!each.seeds.times.empty()) request.options.edge_time_column = "when";
+    request.seeds_per_graph = each.seeds_per_graph;
+    const auto source = SubGraphSource::Create(graphs.Open("g").value(), request).value();
+    SCOPED_TRACE(request.Words());
+    ASSERT_THAT(source->CheckSeeds(each.seeds), IsOk());
+    ExpectTheSame(source, each.seeds);
+  }
+}
+
+TEST(SubGraphsTest, EstimatesHaveTheirBounds) {
+  const auto source = Request().Find<SamplesRequest>()->source;
+  EXPECT_THAT(EstimateSizes(source, {}, {}, 65536, Making(), nullptr), IsOk());
+  EXPECT_THAT(EstimateSizes(source, {}, {}, 65537, Making(), nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, "num_graphs: 65537, at most 65536"));
+  const Making given_up(nullptr, [] { return true; });
+  EXPECT_THAT(EstimateSizes(source, {}, {}, 5, given_up, nullptr),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+}
+
+TEST(SubGraphsTest, AllThatDecidesThemIsInTheirWords) {
+  SubGraphsRequest request = Request().Find<SamplesRequest>()->source->request();
+  const std::string spec = request.Words();
+  EXPECT_EQ(spec.size(), 5U + 32U) << spec;
+  const auto words_with = [&](auto change) {
+    SubGraphsRequest changed = request;
+    change(changed);
+    const std::string words = changed.Words();
+    EXPECT_EQ(words.substr(0, spec.size()), spec);
+    return words.substr(std::min(words.size(), spec.size()));
+  };
+  using Asked = SubGraphsRequest;
+  EXPECT_EQ(words_with([](Asked& r) { r.seeds_per_graph = 3; }), ", 3 seeds a graph");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.weight_column = "w\n"; }), ", weights \"w\\n\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.induced = true; }), ", induced");
+  EXPECT_EQ(words_with([](Asked& r) {
+              r.options.induced_edge_sets = {"a", "b"};
+            }),
+            ", induced set \"a\", induced set \"b\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.merge_parallel = true; }), ", merge parallel");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.node_time_column = "t"; }), ", node times \"t\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.edge_time_column = "t"; }), ", edge times \"t\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.untimed_sets = {"u"}; }), ", untimed set \"u\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.latest = true; }), ", latest");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.time_window = 5; }), ", time window 5");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.link_node_set = "n"; }), ", links of \"n\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.link_edge_set = "e"; }), ", links as \"e\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.exclude = ExcludeLinks::kSelf; }),
+            ", without its links");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.exclude = ExcludeLinks::kReverseTypes; }),
+            ", without its links and their reverse");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.reverse_edge_sets = {"r"}; }),
+            ", reverse set \"r\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.options.readout = true; }), ", readout");
+  EXPECT_EQ(words_with([](Asked& r) {
+              r.options.readout_columns = {{"y", DType::kInt32, {2, 3}, false, false}};
+            }),
+            ", readout column \"y 3 [2,3]\"");
+  EXPECT_EQ(words_with([](Asked& r) { r.payload.features = false; }), ", without features");
+  EXPECT_EQ(words_with([](Asked& r) { r.payload.numbers = true; }), ", numbers");
+  EXPECT_EQ(words_with([](Asked& r) { r.payload.rows = true; }), ", rows");
+  EXPECT_EQ(words_with([](Asked& r) { r.payload.ids = true; }), ", ids");
+  request.spec.ops[1].sample_size += 1;
+  EXPECT_NE(request.Words(), spec);
+}
+
+TEST(SubGraphsTest, AllThatDecidesAnEpochIsInItsWords) {
+  const EpochRequest request = Request();
+  const auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  std::set<std::string> words = {samples->Words()};
+  EXPECT_THAT(samples->Words(),
+              AllOf(StartsWith(absl::StrCat("sub-graphs of ", samples->source->request().Words(),
+                                            " for 600 seeds ")),
+                    EndsWith(" in windows of 130")));
+  const auto expect_others = [&](auto change) {
+    SamplesRequest changed = *samples;
+    change(changed);
+    EXPECT_TRUE(words.insert(changed.Words()).second) << changed.Words();
+  };
+  std::vector<uint32_t> nodes(kNodes);
+  std::iota(nodes.begin(), nodes.end(), 0U);
+  const auto listed = std::make_shared<const std::vector<uint32_t>>(nodes);
+  std::swap(nodes[0], nodes[1]);
+  const auto swapped = std::make_shared<const std::vector<uint32_t>>(nodes);
+  using Asked = SamplesRequest;
+  expect_others([](Asked& r) { r.window = 131; });
+  expect_others([](Asked& r) { r.draws_smaller = false; });
+  expect_others([&](Asked& r) { r.seeds.nodes = listed; });
+  expect_others([&](Asked& r) { r.seeds.nodes = swapped; });
+  expect_others([](Asked& r) { r.seeds.nodes = std::make_shared<std::vector<uint32_t>>(); });
+  expect_others([](Asked& r) { r.seeds.occurrences = {1, 2}; });
+  expect_others([](Asked& r) { r.seeds.occurrences = {1, 3}; });
+  expect_others([](Asked& r) { r.seeds.times = {1, -2}; });
+  for (const char* const rows : {"ab", "ac"}) {
+    expect_others([rows](Asked& r) {
+      r.seeds.readout = std::make_shared<const std::vector<std::string>>(1, rows);
+    });
+  }
+  // And of what is packed by.
+  const auto options_of = [](const EpochRequest& of, std::optional<uint64_t> steps) {
+    EpochBounds bounds;
+    bounds.planner_steps = steps;
+    return SampledEpoch::Prepare(of.Find<SamplesRequest>()->source, of, bounds, Making(), nullptr,
+                                 kPlanNone)
+        .value()
+        ->identity()
+        .options;
+  };
+  const EpochRequest plain = AsTheyCome(request);
+  const std::string options = options_of(plain, 1000);
+  EXPECT_THAT(options, AllOf(StartsWith(absl::StrCat(plain.Words(), "; planner ")),
+                             EndsWith(absl::StrCat("; rules ", kRulesVersion))));
+  EXPECT_EQ(options_of(plain, 1000), options);
+  EXPECT_NE(options_of(plain, 1001), options);
+  EpochRequest several = plain;
+  several.rank_groups[0].shapes.push_back({40, 300, 30});
+  EXPECT_THAT(options_of(several, 1000), HasSubstr("; planner shapes-"));
+  EXPECT_NE(options_of(several, 1000), options_of(several, 1001));
+  EpochRequest in_order = plain;
+  in_order.in_order = true;
+  EXPECT_THAT(
+      options_of(in_order, 1000),
+      EndsWith(absl::StrCat("; planner online-", kInOrderVersion, "; rules ", kRulesVersion)));
 }
 
 TEST(WindowBatchesTest, StepsNeedRanksAndACost) {
