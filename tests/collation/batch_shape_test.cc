@@ -1,6 +1,9 @@
 #include "service/algorithms/collation/batch_shape.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -65,6 +68,96 @@ TEST(BatchShapeTest, TheBytesOfWhatIsPaddedAreBounded) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("would take 200 bytes")));
 }
 
+// The same, and one byte less; a batch without tensors has none.
+TEST(BatchShapeTest, WhatIsPaddedMayFitExactly) {
+  const GraphSchema schema = TaggedSchema();
+  BatchShapeOptions options;
+  options.padding = Padding::kTfgnn;
+  options.max_batch_bytes = 20 * 8 + 10 * 4;
+  EXPECT_THAT(BatchShape::Resolve(schema, {10, 20, kUnlimited, 4}, options), IsOk());
+  options.max_batch_bytes = 1;
+  options.whole_graphs = false;
+  EXPECT_THAT(BatchShape::Resolve(schema, {10, 20, kUnlimited, 4}, options), IsOk());
+}
+
+// A component without a limit has as many rows as its index tensors can number.
+TEST(BatchShapeTest, WhatHasNoLimitIsLowered) {
+  BatchShapeOptions options;
+  options.padding = Padding::kNone;
+  options.max_graphs_per_batch = 7;
+  const auto capacities = [&options](DType dtype) {
+    const GraphSchema schema =
+        GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"e", dtype, {}, 1, 0, {}}}).value();
+    return BatchShape::Resolve(schema, {kUnlimited, 10, kUnlimited}, options)->capacities;
+  };
+  EXPECT_THAT(capacities(DType::kInt8), ElementsAre(127, 10, 7));
+  EXPECT_THAT(capacities(DType::kUint64), ElementsAre(kMaxCapacity, 10, 7));
+  const GraphSchema schema = TaggedSchema();
+  EXPECT_THAT(BatchShape::Resolve(schema, {10, 10}, options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("limits: 2 capacities for 4 components")));
+  EXPECT_THAT(BatchShape::Resolve(schema, {0, 10, 10, 10}, options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("limits: ")));
+}
+
+// Three nodes of every graph of a batch, padding graphs included.
+TEST(BatchShapeTest, TheLeastRowsOfPaddingGraphsAreKeptFree) {
+  const GraphSchema schema = TaggedSchema();
+  BatchShapeOptions options;
+  options.padding = Padding::kTfgnn;
+  options.min_rows = MinRows({3, 0, 0});
+  PH_ASSERT_OK_AND_ASSIGN(const BatchShape shape,
+                          BatchShape::Resolve(schema, {30, 20, 8, 4}, options));
+  EXPECT_THAT(shape.usable.capacities(), ElementsAre(27, 20, 8, 3));
+  EXPECT_THAT(shape.packed.capacities(), ElementsAre(2 * (30 - 12) + 1, 20, 8, 3));
+  EXPECT_EQ(shape.LargestGraph(0), 30 - 3 * 3);
+  EXPECT_EQ(shape.LargestGraph(1), 20);
+  EXPECT_EQ(shape.LargestGraph(3), 3);
+  EXPECT_TRUE(shape.Takes({21, 20, 8, 1}));
+  EXPECT_FALSE(shape.Takes({22, 20, 8, 1}));
+  EXPECT_TRUE(shape.Takes({27, 20, 8, 3}));
+  EXPECT_FALSE(shape.Takes({28, 20, 8, 3}));
+  EXPECT_FALSE(shape.Takes({9, 21, 8, 3}));
+  EXPECT_FALSE(shape.Takes({9, 20, 8, 4}));
+
+  const auto created = [&schema](std::vector<uint64_t> capacities, MinRows least) {
+    return BatchLayout::Create(&schema, std::move(capacities), Padding::kTfgnn, {},
+                               std::move(least))
+        .status();
+  };
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  EXPECT_THAT(created({kMost, 20, 8, 4}, MinRows({3, 0, 0})), IsOk());
+  EXPECT_THAT(created({kMost + 1, 20, 8, 4}, MinRows({3, 0, 0})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "min_rows: component 'nodes' has limit 1073741825, a minimum needs one of "
+                       "at most 1073741824"));
+  EXPECT_THAT(created({30, 20, BatchLayout::kRagged, 4}, MinRows({0, 0, 1})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("component 'nodes.tags' has no limit, a minimum needs one")));
+}
+
+TEST(MinRowsTest, PackedSizesAreTwiceWhatIsAboveTheLeast) {
+  EXPECT_TRUE(MinRows({0, 0}).empty());
+  const MinRows least({3, 0});
+  EXPECT_FALSE(least.empty());
+  constexpr uint32_t kMost = uint32_t{1} << 30;
+  EXPECT_EQ(least.PackedSize(0, 2), UINT32_MAX);
+  EXPECT_EQ(least.PackedSize(0, 3), 0);
+  EXPECT_EQ(least.PackedSize(0, 10), 14);
+  EXPECT_EQ(least.PackedSize(0, 3 + kMost), 2 * kMost);
+  EXPECT_EQ(least.PackedSize(0, 4 + kMost), UINT32_MAX);
+  EXPECT_EQ(least.PackedSize(1, 2), 2);
+  EXPECT_EQ(least.PackedCapacity(0, 30, 4), 37);
+  EXPECT_EQ(least.PackedCapacity(0, 12, 4), 1);
+  EXPECT_EQ(least.PackedCapacity(1, 30, 4), 30);
+  EXPECT_EQ(least.RealRows(0, 14, 2), 13);
+  EXPECT_EQ(least.RealRows(1, 14, 2), 14);
+  EXPECT_EQ(least.FirstBelow({2, 9}), 0);
+  EXPECT_EQ(least.FirstBelow({3, 1}), std::nullopt);
+  EXPECT_EQ(MinRows({0, 5}).FirstBelow({1, 4}), 1);
+  EXPECT_EQ(MinRows().FirstBelow({1, 1}), std::nullopt);
+}
+
 TEST(BatchShapeTest, WithoutIndexTensorsTfgnnKeepsOnlyAGraphFree) {
   const GraphSchema schema =
       GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt8, {}, 0, {}, {}}})
@@ -100,6 +193,38 @@ TEST(BatchShapeTest, ADeviceNeedsNoRowsOfARaggedFeature) {
   EXPECT_EQ(padded.components[3].reserved_rows, 1U);
   EXPECT_THAT(ProfileForPadding(profile, schema, Padding::kGraph, 100),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'nodes.tags'")));
+  // The bound of graphs is the profile's or, without one, that of batches.
+  EXPECT_EQ(padded.components[3].max_rows, 100);
+  EXPECT_TRUE(padded.components[3].fits_packs);
+  for (const uint64_t max_graphs : {30, 300}) {
+    profile.components[3].max_rows = max_graphs;
+    PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile bounded,
+                            ProfileForPadding(profile, schema, Padding::kTfgnn, 100));
+    EXPECT_EQ(bounded.components[3].max_rows, std::min<uint64_t>(max_graphs, 100));
+    EXPECT_FALSE(bounded.components[3].fits_packs);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile ragged,
+                          ProfileForPadding(profile, schema, Padding::kNone, 100));
+  EXPECT_EQ(ragged.components[0].reserved_rows, 0);
+  EXPECT_EQ(ragged.components[3].max_rows, 300);
+  const auto refused = [&](const DeviceProfile& other) {
+    return ProfileForPadding(other, schema, Padding::kTfgnn, 100).status();
+  };
+  DeviceProfile other = profile;
+  other.components[1].max_rows = kMaxCapacity;
+  EXPECT_THAT(refused(other), IsOk());
+  ++other.components[1].max_rows;
+  EXPECT_THAT(refused(other), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       "profile: max_rows 2147483648 of component 'edges', a "
+                                       "padded batch has at most 2147483647"));
+  other = profile;
+  other.components[0].max_rows = 1;  // Padding keeps it free.
+  EXPECT_THAT(refused(other), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("of nodes leaves no room beside the 1")));
+  other = profile;
+  other.components.pop_back();
+  EXPECT_THAT(refused(other),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
 }
 
 }  // namespace

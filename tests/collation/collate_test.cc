@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -165,6 +166,27 @@ TEST_F(JraphExampleTest, RefusesWhatExceedsTheLayoutOrTheBytes) {
   EXPECT_THAT(
       CollateGathered(ragged, gathered.graphs(), 41),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would take 42 bytes, at most 41")));
+}
+
+// A padding graph is in every batch with kGraph, and where something is padded with kTfgnn; each
+// has its least rows.
+TEST_F(JraphExampleTest, RefusesWhatLeavesNothingForPadding) {
+  const auto collate = [this](std::vector<uint64_t> capacities, Padding padding,
+                              MinRows least = {}) {
+    const BatchLayout layout =
+        BatchLayout::Create(&schema_, std::move(capacities), padding, {}, std::move(least)).value();
+    return Collate(layout, AllGraphs(*chunk_), kNoBound).status();
+  };
+  const auto is_bug = [](const char* message) {
+    return StatusIs(absl::StatusCode::kInternal, message);
+  };
+  EXPECT_THAT(collate({5, 5, 2}, Padding::kTfgnn), IsOk());
+  EXPECT_THAT(collate({5, 5, 2}, Padding::kGraph), is_bug("batch: no graph is left for padding"));
+  EXPECT_THAT(collate({5, 5, 2}, Padding::kMasked), IsOk());
+  EXPECT_THAT(collate({6, 5, 2}, Padding::kTfgnn), is_bug("batch: no graph is left for padding"));
+  EXPECT_THAT(collate({7, 9, 3}, Padding::kTfgnn, MinRows({2, 0})), IsOk());
+  EXPECT_THAT(collate({6, 9, 3}, Padding::kTfgnn, MinRows({2, 0})),
+              is_bug("batch: 5 rows of 'nodes' leave fewer than the 2 of its padding graphs"));
 }
 
 // The law of the room: un-batching gives back what was batched, whatever the schema, the padding
@@ -347,6 +369,62 @@ TEST(CollateTest, AnUnlimitedComponentBeyondItsIndexIsRefused) {
   EXPECT_THAT(Collate(layout, AllGraphs(chunk), kNoBound),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("129 rows of component 'nodes', which has no limit")));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk most,
+      GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(1, 2, {128, 0}, 0).value(), {""},
+                         nullptr));
+  EXPECT_THAT(Collate(layout, AllGraphs(most), kNoBound), IsOk());
+}
+
+// Whether or not anything numbers them: more rows than 2^31 - 1 are in no batch.
+TEST(CollateTest, RowsAreCountedIn31Bits) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  const BatchLayout layout =
+      BatchLayout::Create(&schema, {9, BatchLayout::kRagged, 9}, Padding::kNone, {}).value();
+  constexpr uint32_t kHalf = uint32_t{1} << 30;
+  for (const uint32_t rows : {kHalf - 1, kHalf}) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const GraphChunk chunk,
+        GraphChunk::Create(&schema,
+                           SizeTable::WithConsecutiveIds(2, 2, {0, kHalf, 0, rows}, 0).value(), {},
+                           nullptr));
+    const auto batch = Collate(layout, AllGraphs(chunk), kNoBound);
+    if (rows < kHalf) {
+      EXPECT_THAT(batch, IsOk());
+    } else {
+      EXPECT_THAT(batch, StatusIs(absl::StatusCode::kResourceExhausted,
+                                  "batch: 2147483648 rows of component 'edges', which has no "
+                                  "limit, exceed 2^31 - 1"));
+    }
+  }
+}
+
+// Of a chunk whose indices nobody checked: what does not fit a narrow type is not cut to it.
+TEST(CollateTest, AnIndexBeyondTheBatchIsNotNarrowed) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"e", DType::kInt32, {}, 1, 0, {}}})
+          .value();
+  const BatchLayout layout =
+      BatchLayout::Create(&schema, {200, 9, 9}, Padding::kMasked, {}, {}, IntegerWidth::kCompact)
+          .value();
+  for (const int32_t index : {255, 256, -1}) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const GraphChunk chunk,
+        GraphChunk::CreateTrusted(
+            &schema, SizeTable::WithConsecutiveIds(1, 2, {2, 1}, 0).value(),
+            {absl::string_view(reinterpret_cast<const char*>(&index), sizeof(index))}, nullptr));
+    const Gathered gathered(AllGraphs(chunk));
+    for (const absl::Status& status :
+         {Collate(layout, AllGraphs(chunk), kNoBound).status(),
+          CollateGathered(layout, gathered.graphs(), kNoBound).status()}) {
+      if (index == 255) {
+        EXPECT_THAT(status, IsOk());
+      } else {
+        EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                                     "batch: an index of tensor 'e' is beyond the batch's rows"));
+      }
+    }
+  }
 }
 
 // Hostile batches are refused, not read past their ends.

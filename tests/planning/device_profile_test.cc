@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -65,6 +66,40 @@ TEST_F(CheckDeviceProfileTest, CostsOutOfRange) {
   // Also where there is no limit.
   profile_.components[1] = {1, 0, 1, 0, -1};
   EXPECT_THAT(Check(), IsInvalid("profile: relative_cost -1 of edges; it must be in [0, 1e+200]"));
+}
+
+TEST_F(CheckDeviceProfileTest, CostsOfABatchOutOfRange) {
+  for (double* const cost : {&profile_.fixed_cost, &profile_.least_cost}) {
+    for (const double bad : {-0.5, 1.1e200, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+      *cost = bad;
+      EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    ::testing::EndsWith("; it must be in [0, 1e+200]")));
+    }
+    *cost = ComponentProfile::kMaxRelativeCost;
+    EXPECT_THAT(Check(), IsOk());
+  }
+}
+
+TEST_F(CheckDeviceProfileTest, NoRoomBesideWhatPaddingKeepsFree) {
+  profile_.components[0] = {1, 17, 8, 0, 1, 16};
+  EXPECT_THAT(Check(), IsInvalid("profile: max_rows 17 of nodes leaves no room beside the 16 that "
+                                 "padding keeps free"));
+  profile_.components[0].reserved_rows = 15;
+  EXPECT_THAT(Check(), IsOk());
+}
+
+TEST_F(CheckDeviceProfileTest, TheSmallestCapacitiesDidNotFit) {
+  MeasuredBytes bytes;
+  bytes.too_large = {{8, 8, 1}};
+  profile_.measured_as = "gin/h100";
+  profile_.measured_bytes = std::make_shared<MeasuredBytes>(bytes);
+  EXPECT_THAT(Check(),
+              IsInvalid("profile: batches of the smallest capacities, or of as many bytes (100), "
+                        "did not fit the device, as measured_as 'gin/h100' tells"));
+  bytes.too_large = {{8, 9, 1}};
+  profile_.measured_bytes = std::make_shared<MeasuredBytes>(bytes);
+  EXPECT_THAT(Check(), IsOk());
 }
 
 TEST_F(CheckDeviceProfileTest, AMultipleOfNothing) {
@@ -151,6 +186,73 @@ TEST(DeviceProfileTest, BytesAndCostOfAShape) {
   EXPECT_TRUE(FitsMemory(profile, capacities));
   profile.memory_bytes = 1415;
   EXPECT_FALSE(FitsMemory(profile, capacities));
+}
+
+// What padding keeps free is part of what is aligned, remembered and paid for.
+TEST(DeviceProfileTest, ReservedRowsArePartOfABatch) {
+  ComponentProfile nodes = {1, 50, 8, 3, 2, 5};
+  EXPECT_EQ(SmallestCapacity(nodes), 3);
+  EXPECT_EQ(LargestCapacity(nodes), 43);
+  EXPECT_EQ(CapacityFor(nodes, 3), 3);
+  EXPECT_EQ(CapacityFor(nodes, 4), 11);
+  nodes.min_rows = 20;
+  EXPECT_EQ(SmallestCapacity(nodes), 19);
+
+  DeviceProfile profile;
+  profile.components = {nodes, {1, 0, 1, 9, 9, 4}, {1, 64, 1, 0, 0, 1}};
+  profile.fixed_bytes = 100;
+  profile.fixed_cost = 7;
+  const std::vector<uint64_t> capacities = {11, kUnlimited, 3};
+  EXPECT_EQ(WithReserved(profile, capacities), (std::vector<uint64_t>{16, kUnlimited, 4}));
+  EXPECT_EQ(BytesOfShape(profile, capacities), 100 + 3 * 16);
+  EXPECT_EQ(CostOfShape(profile, capacities), 7 + 2 * 16);
+  profile.least_cost = 38;
+  EXPECT_EQ(CostOfShape(profile, capacities), 39);
+  profile.least_cost = 40;
+  EXPECT_EQ(CostOfShape(profile, capacities), 40);
+  EXPECT_FALSE(HasMemoryBound(profile));
+  profile.memory_bytes = 1;
+  EXPECT_TRUE(HasMemoryBound(profile));
+}
+
+// As their header says, in every component by the ratio of the one that grows most.
+TEST(MeasuredBytesTest, TheLeastOfTheBoundsAndWhatDidNotFit) {
+  EXPECT_EQ(MeasuredBytes().BytesOf({7}), 0);
+  EXPECT_TRUE(MeasuredBytes().MayFit({7}));
+  MeasuredBytes bytes;
+  bytes.fitted = {{{10, 40, kUnlimited}, 1100}, {{20, 40, 0}, 1500}};
+  bytes.fixed_bytes = 100;
+  EXPECT_EQ(bytes.BytesOf({5, 40, 1}), 1100);
+  EXPECT_EQ(bytes.BytesOf({10, 40, 1}), 1100);
+  EXPECT_EQ(bytes.BytesOf({20, 40, 1}), 1500);
+  EXPECT_EQ(bytes.BytesOf({20, 80, 1}), 2100);
+  EXPECT_EQ(bytes.BytesOf({40, 10, 9}), 2900);
+  bytes.most_bytes = 2899;
+  EXPECT_FALSE(bytes.MayFit({40, 10, 9}));
+  bytes.most_bytes = 2900;
+  EXPECT_TRUE(bytes.MayFit({40, 10, 9}));
+  bytes.too_large = {{41, 0, 9}};
+  EXPECT_TRUE(bytes.MayFit({40, 10, 9}));
+  bytes.most_bytes = UINT64_MAX;
+  EXPECT_TRUE(bytes.MayFit({50, 10, 8}));
+  EXPECT_FALSE(bytes.MayFit({41, 1, 9}));
+  EXPECT_FALSE(bytes.MayFit({50, 10, 10}));
+  // No fewer than the constant, and no more than a number holds.
+  bytes.fitted = {{{10}, 50}};
+  EXPECT_EQ(bytes.BytesOf({1000}), 100);
+  bytes.fitted = {{{1}, uint64_t{1} << 63}};
+  EXPECT_EQ(bytes.BytesOf({1000}), UINT64_MAX);
+
+  // They are about whole batches, and stand for what is declared.
+  DeviceProfile profile;
+  profile.components = {{1, 100, 1, 1000, 1, 2}, {1, 0, 1, 0, 0}};
+  bytes.fitted = {{{20}, 1500}};
+  bytes.too_large = {{45}};
+  profile.measured_bytes = std::make_shared<MeasuredBytes>(bytes);
+  EXPECT_EQ(BytesOfShape(profile, {38, kUnlimited}), 2900);
+  EXPECT_TRUE(FitsMemory(profile, {42, kUnlimited}));
+  EXPECT_FALSE(FitsMemory(profile, {43, kUnlimited}));
+  EXPECT_TRUE(HasMemoryBound(profile));
 }
 
 // Products and the sum do not wrap around. A number of bytes that was cut off fits no memory.

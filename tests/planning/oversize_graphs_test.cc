@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -108,6 +109,31 @@ TEST(FindOversizeTest, ARareGraphDoesNotPutTheManyOut) {
   EXPECT_EQ(oversize.num_apart, 1);
   EXPECT_THAT(oversize.needed_rows, ElementsAre(1000, 999, 0));
   EXPECT_EQ(oversize.needed_bytes, 1999);
+}
+
+// Which component, or the memory, and by how much.
+TEST(ExcessOverProfileTest, NamesWhatIsExceeded) {
+  DeviceProfile profile = TwoComponents(2048, 1500);
+  const auto expect = [&profile](SizeTuple tuple, size_t component, uint64_t value,
+                                 uint64_t bound) {
+    const auto excess = ExcessOverProfile(tuple, profile);
+    ASSERT_TRUE(excess.has_value());
+    EXPECT_EQ(excess->component, component);
+    EXPECT_EQ(excess->value, value);
+    EXPECT_EQ(excess->bound, bound);
+  };
+  expect({10, 2049}, 1, 2049, 2048);
+  expect({1000, 501}, ProfileExcess::kMemory, 1501, 1500);
+  EXPECT_FALSE(ExcessOverProfile({1000, 500}, profile).has_value());
+  MeasuredBytes bytes;
+  bytes.fitted = {{{1000, 500, 1}, 900}};
+  bytes.most_bytes = 1000;
+  profile.measured_bytes = std::make_shared<MeasuredBytes>(bytes);
+  profile.memory_bytes = 0;
+  expect({2000, 500}, ProfileExcess::kMemory, 1800, 1000);
+  EXPECT_FALSE(ExcessOverProfile({1000, 500}, profile).has_value());
+  profile.measured_bytes = nullptr;
+  EXPECT_FALSE(ExcessOverProfile({2048, 2048}, profile).has_value());
 }
 
 TEST(FindOversizeTest, RowsCountForTheMean) {
