@@ -151,6 +151,49 @@ TEST(DecayingHistogramTest, ForgettingNeedsNoObservation) {
   EXPECT_EQ(histogram.num_graphs(After(33)), 0);
 }
 
+// What would be forgotten is told without forgetting it, whenever one asks.
+TEST(DecayingHistogramTest, WhatIsLeftIsToldBeforehand) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    DecayingHistogram histogram = Empty(2);
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<uint32_t> tuple = {static_cast<uint32_t>(random.Below(4)),
+                                           static_cast<uint32_t>(random.Below(4))};
+      const uint64_t count = uint64_t{1} << random.Below(50);
+      ASSERT_THAT(histogram.Add(tuple, count, After(i)), IsOk());
+    }
+    for (const double half_lives : {0.0, 31.5, 32.0, 40.0, 55.0, 100.0}) {
+      const absl::Time now = After(half_lives);
+      DecayingHistogram advanced = histogram;
+      advanced.Advance(now);
+      EXPECT_EQ(histogram.NumDistinctAt(now), advanced.num_distinct()) << half_lives;
+      for (uint32_t nodes = 0; nodes < 4; ++nodes) {
+        for (uint32_t edges = 0; edges < 5; ++edges) {
+          EXPECT_EQ(histogram.ContainsAt({nodes, edges}, now), advanced.Contains({nodes, edges}))
+              << half_lives;
+        }
+      }
+    }
+  }
+}
+
+// Less than 1/1024 of a graph, after 32 half-lives.
+TEST(DecayingHistogramTest, TheBoundsOfForgetting) {
+  DecayingHistogram histogram = Empty();
+  ASSERT_THAT(histogram.Add({1}, uint64_t{1} << 22, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({2}, (uint64_t{1} << 22) - 1, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({3}, 0, After(0)), IsOk());
+  histogram.Advance(After(32) - absl::Nanoseconds(1));
+  EXPECT_EQ(histogram.num_distinct(), 2);
+  EXPECT_EQ(histogram.landmark(), After(0));
+  histogram.Advance(After(32));
+  EXPECT_EQ(histogram.landmark(), After(32));
+  EXPECT_EQ(histogram.num_distinct(), 1);
+  EXPECT_TRUE(histogram.Contains({1}));
+  EXPECT_EQ(histogram.total_weight(), 1.0 / 1024);
+}
+
 TEST(DecayingHistogramTest, TablesAndHistogramsCountLikeSingleGraphs) {
   DecayingHistogram by_table = Empty(2);
   DecayingHistogram by_merge = Empty(2);
@@ -207,6 +250,19 @@ TEST(DecayingHistogramTest, WeightsThatAreNoneAreNotRestored) {
                 StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("a weight of")));
   }
   EXPECT_THAT(histogram.RestoreRow({7}, 1e-300), IsOk());
+  const auto is_invalid = [](const char* part) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr(part));
+  };
+  EXPECT_THAT(histogram.RestoreRow({7}, 1), is_invalid("a size that is there already"));
+  EXPECT_THAT(histogram.RestoreRow({{7, 8}}, 1), is_invalid("2 components, expected 1"));
+  EXPECT_EQ(histogram.num_distinct(), 1);
+  for (const double total : {-1.0, std::nan(""), static_cast<double>(INFINITY)}) {
+    EXPECT_THAT(histogram.RestoreTotal(After(1), total), is_invalid("in all"));
+  }
+  EXPECT_THAT(histogram.RestoreTotal(After(1), 0), IsOk());
+  EXPECT_THAT(histogram.RestoreTotal(After(0.5), 5), IsOk());
+  EXPECT_EQ(histogram.latest(), After(1));
+  EXPECT_EQ(histogram.total_weight(), 5);
 }
 
 }  // namespace
