@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/files/safetensors_file.h"
+#include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/random_arrays.h"
 #include "tests/support/status_matchers.h"
 
@@ -45,6 +46,19 @@ TEST(ArrayTest, RowsMustBeAsManyAsTheShapeHas) {
   EXPECT_THAT(ArrayBytes({"most", DType::kInt8, {most}}), IsOkAndHolds(most));
   EXPECT_THAT(ArrayBytes({"more", DType::kInt8, {most + 1}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'more'")));
+}
+
+// Arrays of several blocks, however they are made, in each kind of file.
+TEST(ArrayTest, ErrorsOfSinksAreTold) {
+  const std::vector<uint32_t> values(2 * kConvertedElements + 1, 7);
+  const std::vector<ArraySource> arrays = {
+      MadeArray<int8_t>("made", DType::kInt8, values.size(), [](uint64_t i) { return i; }),
+      Int64Array("mapped", absl::MakeConstSpan(values)),
+      SourceOf({{"read", DType::kInt8, {2}}, "xy"})};
+  for (const ArraySource& array : arrays) {
+    ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteNpyFile(array, sink); });
+  }
+  ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteSafetensorsFile(arrays, sink); });
 }
 
 // What numpy.save writes of numpy.arange(3).

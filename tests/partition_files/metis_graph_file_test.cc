@@ -122,6 +122,13 @@ TEST(MetisGraphFileTest, WriterKeepsToItsHead) {
                                       HasSubstr("written were 2 and 1 ends")));
   EXPECT_THAT(writer.Vertex({0}, {4}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                 HasSubstr("vertex 3 has 1 edge weights")));
+  MetisGraph graph;
+  graph.offsets = {0, 0, 0};
+  graph.num_constraints = 1;
+  graph.vertex_weights = {4};
+  EXPECT_THAT(WriteMetisGraph(graph, sink),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("vertex 2 has 0 edge weights and 0 weights, must have 0 and 1")));
 }
 
 TEST(MetisGraphFileTest, PartLines) {

@@ -1,6 +1,7 @@
 #include "service/wings/partition/files/parmetis_converter.h"
 
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/partition/files/dgl_reader.h"
+#include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/support/status_matchers.h"
 
@@ -36,6 +38,7 @@ struct Texts {
   std::vector<std::string> nodes = {"0 1 1 0 7 0.5\n", "1 0 1 0\n2 0 1 1\n"};
   std::vector<std::string> edges = {"2 0 1 2 0 1\n", "0 2 2 1 0 0\n"};
   std::string removed = "0 0 0 2\n1 2 1 1\n1 2 2 1\n";
+  DType attributes = DType::kFloat32;
   std::string schema =
       R"({"nid": {"a": [0, 2], "b": [2, 3]}, "eid": {"ba": [0, 1], "ab": [1, 4], "aa": [4, 5]}})";
 
@@ -47,6 +50,8 @@ struct Texts {
     files.nodes = {nodes[0], nodes[1]};
     files.edges = {edges[0], edges[1]};
     files.removed_edges = removed;
+    files.node_attributes = attributes;
+    files.edge_attributes = attributes;
     return ParmetisConverter::Create(std::move(files));
   }
 };
@@ -109,6 +114,56 @@ TEST(ParmetisConverterTest, EveryEdgeHasItsOwnAttributes) {
       got.emplace_back(array.header.name, values);
     }
     EXPECT_EQ(got, want[number]);
+  }
+}
+
+template <typename T>
+std::string BytesOfRow(std::initializer_list<T> values) {
+  return std::string(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T));
+}
+
+TEST(ParmetisConverterTest, AttributesHaveTheTypeThatIsAskedFor) {
+  Texts texts;
+  texts.nodes[0] = "0 1 1 0 7 -2\n";
+  const std::pair<DType, std::string> types[] = {{DType::kInt32, BytesOfRow<int32_t>({7, -2})},
+                                                 {DType::kInt64, BytesOfRow<int64_t>({7, -2})},
+                                                 {DType::kFloat32, BytesOfRow<float>({7, -2})},
+                                                 {DType::kFloat64, BytesOfRow<double>({7, -2})}};
+  for (const auto& [dtype, row] : types) {
+    texts.attributes = dtype;
+    PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
+    PH_ASSERT_OK_AND_ASSIGN(const ConvertedPart part, converter.PartOf(0));
+    const std::vector<ArraySource> arrays = converter.NodeFeatures(part);
+    ASSERT_EQ(arrays.size(), 1U);
+    EXPECT_EQ(arrays[0].header.dtype, dtype);
+    StringSink sink;
+    EXPECT_THAT(WriteRows(arrays[0], sink), IsOk());
+    EXPECT_EQ(sink.bytes(), row);
+  }
+  texts.attributes = DType::kInt16;
+  EXPECT_THAT(texts.Convert(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no other type")));
+}
+
+// Also between the blocks of a matrix that is written while it is parsed.
+TEST(ParmetisConverterTest, ErrorsOfSinksAreTold) {
+  std::string row;
+  for (size_t i = 0; i < kConvertedElements; ++i) row += " 1";
+  Texts texts;
+  texts.nodes[1] = absl::StrCat("1 0 1 0", row, "\n2 0 1 1", row, "\n");
+  texts.edges = {"2 0 1 2 0 1 10\n", "0 2 2 1 0 0 20\n"};
+  texts.removed = "0 0 0 2 30\n1 2 1 1 11\n1 2 2 1 12\n";
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
+  for (const uint64_t number : {0, 1}) {
+    PH_ASSERT_OK_AND_ASSIGN(const ConvertedPart part, converter.PartOf(number));
+    ExpectSinkErrorsAreTold(
+        [&](ByteSink& sink) { return WriteDglGraphFile(converter.Graph(part), sink); });
+    for (const auto& arrays : {converter.NodeFeatures(part), converter.EdgeFeatures(part)}) {
+      for (const ArraySource& array : arrays) {
+        if (array.header.shape[0] == 0) continue;
+        ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteRows(array, sink); });
+      }
+    }
   }
 }
 

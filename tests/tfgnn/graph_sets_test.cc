@@ -1,5 +1,7 @@
 #include "service/wings/tfgnn/graph_sets.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -257,6 +259,54 @@ TEST(GraphSetsTest, ReadsTheRolesOfOtherSchemas) {
                                                       {"nodes.x", DType::kInt8, {}, 0, {}, ""}}));
   EXPECT_THAT(GraphSets::FromSchema(twice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("means the same as")));
+}
+
+// Ends of edges are two scalars, or one pair, that point into a component; others of their names
+// are features.
+TEST(GraphSetsTest, EndsPointIntoNodes) {
+  constexpr size_t kWholeGraphs = 2;
+  const SizeSchema sizes = SizeSchema::Create({"nodes", "links"}).value();
+  // Whether `links` have ends, and the names of their features.
+  using Role = std::pair<bool, std::vector<std::string>>;
+  const auto role_with = [&](std::vector<TensorSpec> tensors) {
+    const GraphSets sets =
+        GraphSets::FromSchema(GraphSchema::Create(sizes, std::move(tensors)).value()).value();
+    Role role(!sets.edge_sets().empty(), {});
+    const auto add = [&role](absl::Span<const Feature> features) {
+      for (const Feature& feature : features) role.second.push_back(feature.name);
+    };
+    if (role.first) {
+      add(sets.edge_sets()[0].features);
+    } else {
+      add(sets.node_sets().at(1).features);
+    }
+    return role;
+  };
+  struct Index {
+    std::optional<size_t> into;
+    std::vector<uint32_t> row_shape;
+  };
+  const auto tensor = [](const std::string& name, const Index& index) {
+    return TensorSpec{name, DType::kInt64, index.row_shape, 1, index.into, ""};
+  };
+  EXPECT_EQ(role_with({tensor("edge_index", {0, {2}})}), Role(true, {}));
+  for (const Index& wrong :
+       {Index{{}, {2}}, Index{kWholeGraphs, {2}}, Index{0, {}}, Index{0, {3}}}) {
+    EXPECT_EQ(role_with({tensor("edge_index", wrong)}), Role(false, {"edge_index"}));
+  }
+  const Index end = {0, {}};
+  for (const auto& [source, target] :
+       {std::pair("source", "target"), std::pair("senders", "receivers"), std::pair("src", "dst"),
+        std::pair("row", "col"), std::pair("#source", "#target")}) {
+    EXPECT_EQ(role_with({tensor(source, end), tensor(target, end)}), Role(true, {}));
+    std::vector<std::string> names = {source, target};
+    std::sort(names.begin(), names.end());
+    for (const Index& wrong : {Index{{}, {}}, Index{kWholeGraphs, {}}, Index{0, {2}}}) {
+      EXPECT_EQ(role_with({tensor(source, wrong), tensor(target, end)}), Role(false, names));
+      EXPECT_EQ(role_with({tensor(source, end), tensor(target, wrong)}), Role(false, names));
+    }
+    EXPECT_EQ(role_with({tensor(source, end)}), Role(false, {source}));
+  }
 }
 
 // One name for a dense and a ragged feature: of the context, a node set or an edge set.
