@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -20,6 +21,7 @@
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/planning.pb.h"
 #include "packhouse/v1/source_graph.pb.h"
+#include "service/access/authorizer.h"
 #include "service/algorithms/planning/limits.h"
 #include "service/base/status_macros.h"
 #include "service/server/calls/wire_sizes.h"
@@ -37,7 +39,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A server that has one or two of everything. Its call number `failing` fails with `code`.
+// A server that has one or two of everything, and more than are listed of what `endless` lists. Its
+// call number `failing` fails with `code`.
 class OneOfEach final : public PageCalls {
  public:
   absl::Status Call(const std::string& method, const Viewer& /*viewer*/,
@@ -45,12 +48,18 @@ class OneOfEach final : public PageCalls {
                     StopSwitch& /*stop*/) override {
     const std::string name = Note(method, request);
     if (asked.size() == failing + 1) return absl::Status(code, "it failed");
+    const size_t copies = name == endless ? PageAnswers::kMostListed + 1 : 1;
     if (name == "ListDatasets") {
       // On two pages.
       const bool is_second =
           !static_cast<const v1::ListDatasetsRequest&>(request).page_token().empty();
       auto& page = static_cast<v1::ListDatasetsResponse&>(response);
-      page.add_datasets()->set_name(is_second ? "e" : "d");
+      for (size_t i = 0; i < copies; ++i) {
+        v1::Dataset& dataset = *page.add_datasets();
+        dataset.set_name(is_second ? "e" : "d");
+        dataset.set_num_graphs(is_second ? 5 : 4);
+        dataset.mutable_schema()->add_components("nodes");
+      }
       if (!is_second) page.set_next_page_token("more");
     } else if (name == "GetDataset") {
       auto& got = static_cast<v1::GetDatasetResponse&>(response);
@@ -61,14 +70,21 @@ class OneOfEach final : public PageCalls {
     } else if (name == "ListHistograms") {
       static_cast<v1::ListHistogramsResponse&>(response).add_histograms("h");
     } else if (name == "ListSourceGraphs") {
-      static_cast<v1::ListSourceGraphsResponse&>(response).add_graphs()->set_name("g");
+      for (size_t i = 0; i < copies; ++i) {
+        static_cast<v1::ListSourceGraphsResponse&>(response).add_graphs()->set_name("g");
+      }
     } else if (name == "ListModels") {
-      static_cast<v1::ListModelsResponse&>(response).add_models()->set_model("m");
+      for (size_t i = 0; i < copies; ++i) {
+        static_cast<v1::ListModelsResponse&>(response).add_models()->set_model("m");
+      }
     } else if (name == "ListJobs") {
-      static_cast<v1::ListJobsResponse&>(response).add_jobs()->set_job("j");
+      v1::Job& job = *static_cast<v1::ListJobsResponse&>(response).add_jobs();
+      job.set_job("j");
+      for (int i = 0; i < 101; ++i) job.add_epochs();
       static_cast<v1::ListJobsResponse&>(response).set_next_page_token("next");
     } else if (name == "GetJob") {
       static_cast<v1::Job&>(response).set_job("j");
+      for (int i = 0; i < 101; ++i) static_cast<v1::Job&>(response).add_epochs();
     } else if (name == "Plan") {
       auto& plan = static_cast<v1::PlanResponse&>(response);
       plan.mutable_best()->set_packs(7);
@@ -93,6 +109,7 @@ class OneOfEach final : public PageCalls {
 
   v1::Histogram histogram;
   std::vector<std::string> streamed;
+  std::string endless;
   size_t failing = SIZE_MAX;
   absl::StatusCode code = absl::StatusCode::kOk;
   // Methods, and the last request of each.
@@ -199,7 +216,9 @@ TEST_F(PageAnswersOfCallsTest, WhatIsNotAsItMustBeIsRefusedAndNotAsked) {
                                                         {"sizes", "bins=0"},
                                                         {"sizes", "bins=65"},
                                                         {"sizes", "x=none"},
-                                                        {"sizes", "y=none"}}) {
+                                                        {"sizes", "y=none"},
+                                                        {"sizes", "x=graphs"},
+                                                        {"sizes", "y=graphs"}}) {
     EXPECT_THAT(Ask(what, "source=histogram/h&" + wrong),
                 StatusIs(absl::StatusCode::kInvalidArgument, testing::_))
         << what << wrong;
@@ -238,9 +257,10 @@ TEST_F(PageAnswersOfCallsTest, AMapIsOfTheComponentsThatAreAskedFor) {
 
 TEST_F(PageAnswersOfCallsTest, AnAnswerHasWhatTheCallsAnswered) {
   PH_ASSERT_OK_AND_ASSIGN(const Json sources, Ask("sources"));
-  EXPECT_EQ(sources["datasets"].size(), 2U);
-  EXPECT_EQ(sources["datasets"][1]["name"], "e");
-  EXPECT_EQ(sources["histograms"], Json::parse(R"([{"name": "h"}])"));
+  EXPECT_EQ(sources, Json::parse(R"({"datasets": [
+      {"name": "d", "graphs": 4, "components": ["nodes"]},
+      {"name": "e", "graphs": 5, "components": ["nodes"]}],
+      "histograms": [{"name": "h"}], "streams": []})"));
   PH_ASSERT_OK_AND_ASSIGN(const Json data, Ask("data"));
   EXPECT_EQ(data["datasets"].size(), 2U);
   EXPECT_EQ(data["datasets"][1]["drift"]["changes"], 3);
@@ -251,12 +271,14 @@ TEST_F(PageAnswersOfCallsTest, AnAnswerHasWhatTheCallsAnswered) {
 
   PH_ASSERT_OK_AND_ASSIGN(const Json jobs, Ask("jobs", "page=token"));
   EXPECT_EQ(jobs["jobs"][0]["job"], "j");
+  EXPECT_EQ(jobs["jobs"][0]["epochs"].size(), 3U);
   EXPECT_EQ(jobs["next"], "next");
   const auto list = Asked<v1::ListJobsRequest>("ListJobs");
   EXPECT_EQ(list.page_token(), "token");
   EXPECT_GT(list.page_size(), 0U);
   PH_ASSERT_OK_AND_ASSIGN(const Json job, Ask("job", "name=train"));
   EXPECT_EQ(job["job"], "j");
+  EXPECT_EQ(job["epochs"].size(), 100U);
   EXPECT_EQ(job["loading"].size(), 1U);
   EXPECT_EQ(Asked<v1::GetJobRequest>("GetJob").job(), "train");
 
@@ -276,6 +298,67 @@ TEST_F(PageAnswersOfCallsTest, AnAnswerHasWhatTheCallsAnswered) {
   asked = Asked<v1::PlanRequest>("Plan");
   EXPECT_TRUE(asked.include_baselines() && asked.include_tuple_packing());
   EXPECT_FALSE(asked.summaries_only());
+}
+
+TEST_F(PageAnswersOfCallsTest, AListThatIsCutIsTold) {
+  for (const char* const list : {"ListDatasets", "ListSourceGraphs", "ListModels"}) {
+    server_.endless = list;
+    PH_ASSERT_OK_AND_ASSIGN(const Json data, Ask("data"));
+    EXPECT_EQ(data["more"], true) << list;
+    const size_t listed =
+        data["datasets"].size() + data["source_graphs"].size() + data["models"].size();
+    EXPECT_EQ(listed, PageAnswers::kMostListed + (list == std::string("ListDatasets") ? 2 : 3))
+        << list;
+  }
+}
+
+TEST_F(PageAnswersOfCallsTest, WithoutAFolderThereIsNoData) {
+  server_.failing = 0;
+  server_.code = absl::StatusCode::kFailedPrecondition;
+  PH_ASSERT_OK_AND_ASSIGN(const Json data, Ask("data"));
+  EXPECT_EQ(data["has_data"], false);
+  EXPECT_EQ(data["datasets"].size(), 0U);
+  EXPECT_EQ(data["models"].size(), 1U);
+  EXPECT_EQ(data["more"], false);
+}
+
+TEST_F(PageAnswersOfCallsTest, QuotasAreOfWhatTheViewerMaySee) {
+  const Authorizer authorizer(
+      std::make_shared<const Policy>(*Policy::Create({{{"friend"}, Role::kViewer, {"team"}}}, {})));
+  const std::vector<QuotaReading> quotas = {{"other", "epochs", 1, 2}, {"team", "epochs", 3, 4}};
+  const auto namespaces = [&](const Authorizer* rights, const char* viewer) {
+    const absl::StatusOr<Json> data = PageAnswers(&server_, rights, {viewer}, &stop_).Data(quotas);
+    EXPECT_THAT(data, IsOk());
+    std::vector<std::string> seen;
+    for (const Json& each : (*data)["quotas"]) seen.push_back(each["namespace"]);
+    return seen;
+  };
+  EXPECT_THAT(namespaces(nullptr, ""), ElementsAre("other", "team"));
+  EXPECT_THAT(namespaces(&authorizer, "friend"), ElementsAre("team"));
+  EXPECT_THAT(namespaces(&authorizer, "stranger"), IsEmpty());
+}
+
+TEST_F(PageAnswersOfCallsTest, AJobHasThePaceOfItsEpochs) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  EpochWatch epoch;
+  epoch.progress.key = {"train", 3};
+  epoch.progress.num_batches = 100;
+  epoch.workers.emplace_back().last_heard = now - absl::Seconds(7);
+  History history;
+  history.Add(now - absl::Seconds(5), {}, {{epoch.progress.key, 1, 10, 100}});
+  history.Add(now, {}, {{epoch.progress.key, 1, 30, 100}});
+  std::string watched;
+  PH_ASSERT_OK_AND_ASSIGN(const PageQuery query, PageQuery::Parse("name=train"));
+  PH_ASSERT_OK_AND_ASSIGN(const Json job, PageAnswers(&server_, nullptr, {}, &stop_)
+                                              .Job(
+                                                  query,
+                                                  [&](const std::string& name) {
+                                                    watched = name;
+                                                    return std::vector<EpochWatch>{epoch};
+                                                  },
+                                                  history, now));
+  EXPECT_EQ(watched, "train");
+  EXPECT_EQ(job["loading"], Json::array({EpochWatchJson(epoch, 4.0, now)}));
 }
 
 TEST_F(PageAnswersOfCallsTest, ATuningHasItsFrontierAndWhatIsRecommended) {

@@ -6,8 +6,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,9 +58,9 @@ class EndlessDatasets final : public PageCalls {
       return absl::OkStatus();
     }
     if (method == "/packhouse.v1.FeedbackService/ListModels") {
-      for (int i = 0; i < 1000; ++i) {
+      for (int i = 0; i < num_models; ++i) {
         static_cast<v1::ListModelsResponse&>(response).add_models()->set_model(
-            std::string(num_tensors == 0 ? 1 : 4000, 'm'));
+            std::string(num_tensors == 0 ? 1 : 4'000'000 / num_models, 'm'));
       }
       return absl::OkStatus();
     }
@@ -78,7 +80,7 @@ class EndlessDatasets final : public PageCalls {
       v1::Dataset& dataset = *listed.add_datasets();
       dataset.set_name(std::string(120, 'd'));
       for (int t = 0; t < num_tensors; ++t) {
-        dataset.mutable_schema()->add_tensors()->set_name(std::string(120, 't'));
+        dataset.mutable_schema()->add_tensors()->set_name(std::string(name_bytes, 't'));
       }
     }
     listed.set_next_page_token("more");
@@ -91,6 +93,8 @@ class EndlessDatasets final : public PageCalls {
   }
 
   int num_tensors = 0;
+  size_t name_bytes = 120;
+  int num_models = 1000;
   int num_calls = 0;
   uint64_t num_drifts = 0;
 };
@@ -124,10 +128,24 @@ TEST(PageAnswersTest, ListsAreBounded) {
       EXPECT_LE(server.num_calls, 2);
     }
   }
-  const auto sources = answers.Sources();
-  ASSERT_THAT(sources, IsOk());
-  EXPECT_LE((*sources)["datasets"].size(), PageAnswers::kMostListed);
-  EXPECT_EQ((*sources)["histograms"].size(), PageAnswers::kMostListed);
+  // The first is always listed.
+  server.num_tensors = 1;
+  server.name_bytes = PageAnswers::kMostListedBytes;
+  server.num_models = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Json large, answers.Data({}));
+  EXPECT_EQ(large["datasets"].size(), 1U);
+  EXPECT_EQ(large["models"].size(), 1U);
+  server.num_tensors = 0;
+  LiveStreams streams(nullptr);
+  std::vector<std::unique_ptr<LiveStreams::Place>> places;
+  for (size_t i = 0; i <= PageAnswers::kMostListed; ++i) {
+    places.push_back(streams.Enter({"c", ""}, "", SizeSchema::NodesAndEdges(), absl::UnixEpoch()));
+  }
+  const PageAnswers with_streams(&server, nullptr, {}, &stop, &streams);
+  PH_ASSERT_OK_AND_ASSIGN(const Json sources, with_streams.Sources());
+  for (const char* const list : {"datasets", "histograms", "streams"}) {
+    EXPECT_EQ(sources[list].size(), PageAnswers::kMostListed) << list;
+  }
 }
 
 // What the page asks of the planner, and of the tuner: each is refused.
@@ -242,6 +260,15 @@ TEST(PageAnswersTest, StreamsAreShownToWhoMaySeeThem) {
   ASSERT_THAT(sizes, IsOk());
   EXPECT_EQ((*sizes)["num_graphs"], SizeSample::MostGraphs(2));
   EXPECT_EQ((*sizes)["sample_of"], 10'000U);
+  plain->Observe(SizesView::Create(2, 2, absl::MakeConstSpan(counts).first(4)).value());
+  PH_ASSERT_OK_AND_ASSIGN(const Json few,
+                          answers.Sizes(*PageQuery::Parse("source=stream/" + all[1])));
+  EXPECT_EQ(few["num_graphs"], 2U);
+  EXPECT_FALSE(few.contains("sample_of"));
+  PH_ASSERT_OK_AND_ASSIGN(const Json listed, answers.Sources());
+  EXPECT_EQ(
+      listed["streams"][0],
+      Json({{"number", all[0]}, {"client", "maker"}, {"name", "team/sizes"}, {"graphs", 10'000}}));
   EXPECT_THAT(answers.Sizes(*PageQuery::Parse("source=stream/x")),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x'")));
 }
@@ -353,8 +380,16 @@ TEST(PageJsonTest, HasWhatTheServerTells) {
 }
 
 TEST(PageQueryTest, DecodesValues) {
-  const auto query = PageQuery::Parse("source=dataset%2Fa%20b&limit=n:3&limit=e:x:40&flag&x=1+2");
+  const auto query = PageQuery::Parse(
+      "source=dataset%2Fa%20b&limit=n:3&limit=e:x:40&flag&x=1+2&&x=3&y=a=b&%7a=%c3%A9&n=5&end=%41");
   ASSERT_THAT(query, IsOk());
+  EXPECT_EQ(query->Text("y"), "a=b");
+  EXPECT_EQ(query->Text("z"), "\xc3\xa9");
+  EXPECT_EQ(query->Text("end"), "A");
+  EXPECT_THAT(query->Texts("x"), ElementsAre("1 2", "3"));
+  EXPECT_EQ(query->Number("n", 7, 5, 9).value(), 5U);
+  EXPECT_EQ(query->Number("n", 7, 0, 5).value(), 5U);
+  EXPECT_THAT(PageQuery::Parse(std::string(PageQuery::kMostBytes, 'a')), IsOk());
   EXPECT_EQ(query->Text("source"), "dataset/a b");
   EXPECT_EQ(query->Text("x"), "1 2");
   EXPECT_FALSE(query->Has("flag"));
@@ -364,17 +399,25 @@ TEST(PageQueryTest, DecodesValues) {
 }
 
 TEST(PageQueryTest, RefusesWhatIsMalformed) {
-  EXPECT_THAT(PageQuery::Parse("a=%4"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("%4")));
-  EXPECT_THAT(PageQuery::Parse("a=%zz"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("%zz")));
+  for (const std::string wrong : {"%", "1%4", "%zz", "%4g", "%/4", "12%4:"}) {
+    const std::string why = absl::StrCat("query: '%' at ", wrong.find('%'), " of '", wrong,
+                                         "': two digits must follow");
+    for (const std::string& query : {"a=" + wrong, wrong + "=a"}) {
+      EXPECT_THAT(PageQuery::Parse(query), StatusIs(absl::StatusCode::kInvalidArgument, why));
+    }
+  }
   EXPECT_THAT(PageQuery::Parse(std::string(PageQuery::kMostBytes + 1, 'a')),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4097")));
-  const auto query = PageQuery::Parse("bins=65&limit=nodes&limit=:3");
-  EXPECT_THAT(query->Number("bins", 1, 1, 64),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bins: '65'")));
-  EXPECT_THAT(query->Named("limit"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'nodes'")));
+  for (const std::string bins : {"65", "2", "x", "-3", "3.5"}) {
+    EXPECT_THAT(PageQuery::Parse("bins=" + bins)->Number("bins", 3, 3, 64),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("bins: '", bins, "' is no number from 3 to 64")));
+  }
+  for (const std::string limit : {"nodes", ":3", "nodes:", "nodes:x", "nodes:-1"}) {
+    EXPECT_THAT(PageQuery::Parse("limit=a:1&limit=" + limit)->Named("limit"),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("limit: '", limit, "' is not NAME:NUMBER")));
+  }
 }
 
 TEST(BinEdgesTest, BinsCoverEveryValueAndAreFewEnough) {
@@ -390,6 +433,34 @@ TEST(BinEdgesTest, BinsCoverEveryValueAndAreFewEnough) {
       }
     }
   }
+}
+
+TEST(BinEdgesTest, BinsAreEquallyWideOrWiderByAFactor) {
+  EXPECT_THAT(BinEdges(9, 4, false), ElementsAre(0, 3, 6, 9, 12));
+  EXPECT_THAT(BinEdges(3, 4, false), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(BinEdges(4, 4, false), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(BinEdges(1000, 4, true), ElementsAre(0, 6, 32, 178, 1001));
+  EXPECT_THAT(BinEdges(1, 4, true), ElementsAre(0, 1, 2));
+}
+
+TEST(HeatMapTest, GraphsAreInTheCellsOfTheirSizes) {
+  const SizeHistogram histogram = HistogramOf({{{3, 7}, 5}, {{3, 8}, 2}, {{0, 2}, 1}});
+  const SizeSchema schema = SizeSchema::Create({"a", "b"}).value();
+  HeatMapOptions options;
+  options.y = 1;
+  options.num_bins = 4;
+  Json expected = Json::parse(R"({"components": ["a", "b"], "num_graphs": 8, "num_sizes": 3,
+      "totals": [21, 53], "maxima": [3, 8],
+      "x": {"component": "a", "edges": [0, 1, 2, 3, 4], "counts": [1, 0, 0, 7]},
+      "y": {"component": "b", "edges": [0, 3, 6, 9], "counts": [1, 0, 7]},
+      "cells": [[0, 0, 1], [3, 2, 7]]})");
+  EXPECT_EQ(HeatMapJson(histogram, schema, options), expected);
+  options.x = 1;
+  options.y = std::nullopt;
+  expected["x"] = expected["y"];
+  expected["y"] = nullptr;
+  expected["cells"] = Json::array();
+  EXPECT_EQ(HeatMapJson(histogram, schema, options), expected);
 }
 
 TEST(HeatMapTest, CellsAddUpToTheMarginals) {
@@ -415,6 +486,30 @@ TEST(HeatMapTest, CellsAddUpToTheMarginals) {
     EXPECT_EQ(map["x"]["component"], "b");
     EXPECT_EQ(map["maxima"].get<std::vector<uint64_t>>(), (std::vector<uint64_t>{200, 500, 9}));
   }
+}
+
+TEST(NextFitTest, EachLimitClosesAPack) {
+  for (const auto& [size, capacities, packs] :
+       std::vector<std::tuple<std::vector<uint32_t>, std::vector<uint64_t>, uint64_t>>{
+           {{3, 1}, {10, 100, kUnlimited}, 4},
+           {{1, 3}, {100, 10, kUnlimited}, 4},
+           {{5, 5}, {10, 10, kUnlimited}, 5},
+           {{0, 0}, {1, 1, 3}, 4},
+           {{5, 0}, {kUnlimited, kUnlimited, kUnlimited}, 1}}) {
+    EXPECT_EQ(NextFitPacks(HistogramOf({{size, 10}}), capacities, 1).packs, packs) << size[0];
+  }
+  // As many as are sampled, and one more.
+  for (const uint64_t more : {0, 1}) {
+    const NextFitEstimate estimate =
+        NextFitPacks(HistogramOf({{{5}, kMostSampled + more}}), {10, kUnlimited}, 1);
+    EXPECT_EQ(estimate.is_exact, more == 0);
+    EXPECT_NEAR(static_cast<double>(estimate.packs), kMostSampled / 2, 1);
+  }
+  // Those of the one size fill a pack, those of the other take no room.
+  EXPECT_NEAR(
+      static_cast<double>(
+          NextFitPacks(HistogramOf({{{10}, 300'000}, {{0}, 600'000}}), {10, kUnlimited}, 1).packs),
+      3e5, 3e3);
 }
 
 TEST(NextFitTest, PacksWholeGraphsInOrder) {
@@ -473,46 +568,98 @@ v1::PlanResponse PlanOfTwoPatterns() {
   return response;
 }
 
+// The last bin has what is exactly full; the other pack is half full.
 TEST(PatternsJsonTest, SaysHowFullPacksAreAndWhatBinds) {
-  const Json json = PatternsJson(PlanOfTwoPatterns(), 10);
-  EXPECT_EQ(json["num_patterns"], 2);
-  const Json& first = json["patterns"][0];
-  EXPECT_EQ(first["repeats"], 6);
-  EXPECT_EQ(first["rows"].get<std::vector<int>>(), (std::vector<int>{8, 11, 3}));
-  EXPECT_EQ(first["binds"], "nodes");
-  EXPECT_EQ(first["fill"][0], 1.0);
-  EXPECT_TRUE(first["fill"][2].is_null());
-  EXPECT_EQ(json["binds"]["nodes"], 7);
-  EXPECT_EQ(json["binds"]["edges"], 0);
-  // The last bin has what is exactly full; the other pack is half full.
-  EXPECT_EQ(json["fill"]["nodes"][20], 6);
-  EXPECT_EQ(json["fill"]["nodes"][10], 1);
-  EXPECT_FALSE(json["fill"].contains("graphs"));
-  EXPECT_EQ(PatternsJson(PlanOfTwoPatterns(), 1)["patterns"].size(), 1);
+  Json expected = Json::parse(R"({"num_patterns": 2, "patterns": [
+      {"repeats": 6, "rows": [8, 11, 3], "fill": [1.0, 0.55, null], "binds": "nodes",
+       "num_sizes": 2, "graphs": [{"size": [2, 3], "copies": 2}, {"size": [4, 5], "copies": 1}]},
+      {"repeats": 1, "rows": [4, 5, 1], "fill": [0.5, 0.25, null], "binds": "nodes",
+       "num_sizes": 1, "graphs": [{"size": [4, 5], "copies": 1}]}],
+      "binds": {"nodes": 7, "edges": 0}, "fill": {
+      "nodes": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6],
+      "edges": [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0]}})");
+  EXPECT_EQ(PatternsJson(PlanOfTwoPatterns(), 10), expected);
+  expected["patterns"].erase(size_t{1});
+  EXPECT_EQ(PatternsJson(PlanOfTwoPatterns(), 1), expected);
+  EXPECT_EQ(PatternsJson(v1::PlanResponse(), 5),
+            Json::parse(R"({"num_patterns": 0, "patterns": [], "binds": {}, "fill": {}})"));
 }
 
+TEST(PatternsJsonTest, WhatBindsIsTheFullestOfWhatIsLimited) {
+  v1::PlanResponse response = PlanOfTwoPatterns();
+  response.mutable_best()->mutable_components(1)->set_capacity(11);
+  // As full as the nodes: the first of them.
+  EXPECT_EQ(PatternsJson(response, 1)["binds"], Json({{"nodes", 7}, {"edges", 0}}));
+  response.mutable_best()->mutable_components(0)->set_capacity(16);
+  EXPECT_EQ(PatternsJson(response, 1)["binds"], Json({{"nodes", 0}, {"edges", 7}}));
+  response.mutable_best()->mutable_components(2)->set_capacity(1);
+  EXPECT_EQ(PatternsJson(response, 1)["binds"], Json({{"nodes", 0}, {"edges", 0}, {"graphs", 7}}));
+  for (auto& component : *response.mutable_best()->mutable_components()) component.clear_capacity();
+  for (size_t i = 0; i < kMostEntries; ++i) {
+    *response.mutable_plan()->mutable_patterns(1)->add_entries() =
+        response.plan().patterns(0).entries(0);
+  }
+  const Json json = PatternsJson(response, 1);
+  EXPECT_EQ(json["binds"], Json::object());
+  EXPECT_EQ(json["patterns"][0]["binds"], "graphs");
+  EXPECT_EQ(json["patterns"][0]["num_sizes"], kMostEntries + 2);
+  EXPECT_EQ(json["patterns"][0]["graphs"].size(), kMostEntries);
+}
+
+// Totals are squares, so that each interval has a rate of its own.
 TEST(HistoryTest, RatesAndEfficiencyAreDifferencesOfTotals) {
   History history;
   const absl::Time start = absl::UnixEpoch() + absl::Hours(1);
+  Json seconds = Json::array();
+  std::vector<double> rates;
+  Json efficiency = Json::array();
   for (int i = 0; i <= 10; ++i) {
     const auto n = static_cast<uint64_t>(i);
     history.Add(start + i * History::kInterval,
-                {10 * n, 100 * n, 1000 * n, {{"nodes", 90 * n, 10 * n}, {"edges", 0, 0}}}, {});
+                {n * n, 2 * n * n, 3 * n * n, {{"nodes", n * n, n}, {"edges", 0, 0}}}, {});
+    if (i == 0) continue;
+    seconds.push_back(5.0 * (i - 10));
+    rates.push_back(2.0 * i - 1);
+    efficiency.push_back(rates.back() / (2.0 * i));
   }
-  const Json json = history.ToJson(start + 10 * History::kInterval, {});
-  EXPECT_DOUBLE_EQ(json["rates"]["batches"], 2.0);
-  EXPECT_DOUBLE_EQ(json["rates"]["graphs"], 20.0);
-  EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_now"], 0.9);
-  EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_hour"], 0.9);
-  EXPECT_TRUE(json["components"][1]["efficiency_now"].is_null());
-  EXPECT_EQ(json["series"]["graphs"].size(), 10);
-  EXPECT_EQ(json["series"]["efficiency"]["nodes"].size(), 10);
-  EXPECT_DOUBLE_EQ(json["series"]["efficiency"]["nodes"][9], 0.9);
-  EXPECT_EQ(json["series"]["efficiency"]["edges"], Json(std::vector<Json>(10)));
-  EXPECT_EQ(json["series"]["bytes"], Json(std::vector<double>(10, 200)));
-  EXPECT_DOUBLE_EQ(json["rates"]["bytes"], 200.0);
-  EXPECT_DOUBLE_EQ(json["series"]["seconds"][9], 0.0);
-  EXPECT_DOUBLE_EQ(json["span_seconds"], 50.0);
+  const auto times = [&](double factor) {
+    Json series = Json::array();
+    for (const double rate : rates) series.push_back(factor * rate / 5);
+    return series;
+  };
+  const Json expected = {
+      // Since the last fifteen seconds began: from 49 to 100.
+      {"rates", {{"batches", 51 / 15.0}, {"graphs", 102 / 15.0}, {"bytes", 153 / 15.0}}},
+      {"components",
+       {{{"component", "nodes"}, {"efficiency_now", 51 / 54.0}, {"efficiency_hour", 100 / 110.0}},
+        {{"component", "edges"}, {"efficiency_now", nullptr}, {"efficiency_hour", nullptr}}}},
+      {"span_seconds", 50.0},
+      {"series",
+       {{"seconds", seconds},
+        {"batches", times(1)},
+        {"graphs", times(2)},
+        {"bytes", times(3)},
+        {"efficiency", {{"nodes", efficiency}, {"edges", std::vector<Json>(10)}}}}}};
+  EXPECT_EQ(history.ToJson(start + 10 * History::kInterval, {}), expected);
+  // A server that begins anew has handed out nothing yet.
+  EXPECT_EQ(history.ToJson(start + 11 * History::kInterval, {})["rates"],
+            Json({{"batches", 0.0}, {"graphs", 0.0}, {"bytes", 0.0}}));
+}
+
+TEST(HistoryTest, ComponentsAreTheFirstThatCame) {
+  History history;
+  ServedTotals totals;
+  for (int i = 0; i < 9; ++i) totals.components.push_back({absl::StrCat("c", i), 0, 0});
+  history.Add(absl::UnixEpoch(), totals, {});
+  totals.components = {{"c8", 5, 5}, {"c1", 3, 1}, {"c0", 1, 1}};
+  const Json json = history.ToJson(absl::UnixEpoch() + absl::Seconds(1), totals);
+  ASSERT_EQ(json["components"].size(), History::kMostComponents);
+  EXPECT_EQ(json["series"]["efficiency"].size(), History::kMostComponents);
+  EXPECT_EQ(json["components"][0]["component"], "c0");
+  EXPECT_EQ(json["components"][0]["efficiency_now"], 0.5);
+  EXPECT_EQ(json["components"][1]["efficiency_now"], 0.75);
+  EXPECT_EQ(json["components"][7]["component"], "c7");
+  EXPECT_EQ(json["components"][7]["efficiency_now"], Json());
 }
 
 TEST(HistoryTest, WhatCameAfterTheLastSampleCounts) {
@@ -524,16 +671,41 @@ TEST(HistoryTest, WhatCameAfterTheLastSampleCounts) {
   EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_now"], 0.75);
 }
 
+// As many points as there are, or each of as many samples as it takes; the last is the last sample.
 TEST(HistoryTest, KeepsAnHourInFewPoints) {
-  History history;
   const absl::Time start = absl::UnixEpoch();
-  for (int i = 0; i < 2000; ++i) {
-    history.Add(start + i * History::kInterval, {static_cast<uint64_t>(i), 0, 0, {}}, {});
+  for (const auto& [samples, stride] :
+       std::vector<std::pair<int, int>>{{1, 1}, {2, 1}, {121, 1}, {122, 2}, {300, 3}, {2000, 6}}) {
+    History history;
+    for (int i = 0; i < samples; ++i) {
+      history.Add(start + i * History::kInterval, {static_cast<uint64_t>(i) * i, 0, 0, {}}, {});
+    }
+    const Json json = history.ToJson(start + (samples - 1) * History::kInterval, {});
+    const int kept = std::min(samples, 721);
+    EXPECT_EQ(json["span_seconds"], 5.0 * (kept - 1));
+    const int points = (kept - 1) / stride;
+    Json batches = Json::array();
+    Json seconds = Json::array();
+    for (int p = points - 1; p >= 0; --p) {
+      const double to = samples - 1 - stride * p;
+      batches.push_back((to * to - (to - stride) * (to - stride)) / (5.0 * stride));
+      seconds.push_back(-5.0 * stride * p);
+    }
+    EXPECT_EQ(json["series"]["batches"], batches) << samples;
+    EXPECT_EQ(json["series"]["seconds"], seconds) << samples;
   }
-  const Json json = history.ToJson(start + 1999 * History::kInterval, {});
-  EXPECT_DOUBLE_EQ(json["span_seconds"], 3600.0);
-  EXPECT_LE(json["series"]["batches"].size(), History::kMostPoints);
-  EXPECT_DOUBLE_EQ(json["series"]["batches"].back(), 0.2);
+}
+
+TEST(HistoryTest, APaceIsThatOfTheLastFiveMinutesOfTheFirstEpochs) {
+  History history;
+  std::vector<EpochProgress> progress(History::kMostEpochs + 1);
+  for (size_t e = 0; e < progress.size(); ++e) progress[e].key = {"run", e};
+  for (uint64_t i = 0; i <= 60; ++i) {
+    for (EpochProgress& epoch : progress) epoch.num_done = i * i;
+    history.Add(absl::UnixEpoch() + static_cast<int>(i) * History::kInterval, {}, progress);
+  }
+  EXPECT_EQ(history.BatchesPerSecond({"run", 63}), (3600 - 1) / (59 * 5.0));
+  EXPECT_EQ(history.BatchesPerSecond({"run", 64}), std::nullopt);
 }
 
 TEST(HistoryTest, AnEpochsPaceBeginsAnewWhenItGoesBack) {
@@ -637,6 +809,40 @@ TEST(StragglersTest, ARankFarBehindTheMedianStraggles) {
   EXPECT_THAT(Stragglers(epoch, absl::UnixEpoch()), ElementsAre(false));
 }
 
+TEST(StragglersTest, RanksMayBeBehindByATenthOfTheirStepsOrThree) {
+  for (const auto& [steps, left, expected] :
+       std::vector<std::tuple<uint64_t, std::vector<uint64_t>, std::vector<bool>>>{
+           {10, {0, 3}, {false, false}},
+           {10, {0, 4}, {false, true}},
+           {100, {0, 10}, {false, false}},
+           {100, {11, 0}, {true, false}},
+           {100, {5, 20, 30}, {false, false, false}},
+           {100, {5, 20, 31}, {false, false, true}},
+           {100, {17, 5, 16, 0}, {true, false, true, false}}}) {
+    EpochWatch epoch;
+    epoch.is_ranked = true;
+    for (const uint64_t each : left) {
+      epoch.workers.emplace_back().num_steps = steps;
+      epoch.workers.back().num_done = steps - each;
+    }
+    EXPECT_EQ(Stragglers(epoch, absl::UnixEpoch()), expected) << left.back();
+  }
+}
+
+TEST(StragglersTest, SilenceIsHalfAMinute) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  for (const auto& [seconds, expected] :
+       std::vector<std::pair<std::vector<int>, std::vector<bool>>>{
+           {{29, 30}, {false, true}}, {{1, 29}, {false, false}}, {{30, 31}, {false, false}}}) {
+    EpochWatch epoch;
+    for (const int each : seconds) {
+      epoch.workers.emplace_back().last_heard = now - absl::Seconds(each);
+      epoch.workers.back().num_in_flight = 1;
+    }
+    EXPECT_EQ(Stragglers(epoch, now), expected) << seconds[0];
+  }
+}
+
 TEST(StragglersTest, ASilentWorkerStragglesWhileAnotherIsHeard) {
   const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
   EpochWatch epoch;
@@ -658,7 +864,10 @@ TEST(WaitingTest, TheServerWaitsForStreamsThatHaveWhatTheyMay) {
   DeliverySnapshot delivery;
   delivery.jobs["train"] = {.num_sessions = 3, .num_awaited = 1};
   delivery.jobs["validate"] = {.num_sessions = 1, .num_starved = 2};
-  EXPECT_EQ(WaitingOf(delivery).starved, 2);
+  const Waiting all = WaitingOf(delivery);
+  EXPECT_EQ(all.open, 4U);
+  EXPECT_EQ(all.awaited, 1U);
+  EXPECT_EQ(all.starved, 2U);
 }
 
 // Zeros of a server that offers lanes are not those of one that offers none.
@@ -696,6 +905,13 @@ TEST(OverviewJsonTest, HasWhatWasRead) {
       "pending_graphs": 15, "connections": {"open": 16, "most": 17}, "lanes": null,
       "delivery": {"epochs": 18, "sessions": 0, "in_flight": 0, "leased": 19, "redelivered": 20,
                    "acknowledged": 21, "expired": 22}})"));
+  reading.delivery.jobs["j"] = {23, 24, 25, 26};
+  const Json json = OverviewJson(reading, Json::object(), absl::UnixEpoch());
+  EXPECT_EQ(json["waiting"].size(), 3U);
+  EXPECT_EQ(json["waiting"].back(),
+            Json({{"what", "Load"}, {"open", 24}, {"awaited", 26}, {"starved", 25}}));
+  EXPECT_EQ(json["delivery"]["sessions"], 24);
+  EXPECT_EQ(json["delivery"]["in_flight"], 23);
 }
 
 TEST(OverviewJsonTest, LanesAreThoseOfAServerThatOffersThem) {
