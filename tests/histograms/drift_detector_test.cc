@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -105,6 +106,40 @@ TEST(DriftDetectorTest, AChangeOfTheRatioAloneIsFound) {
   int graphs = 1;
   while (graphs < 2000 && !detector.Observe(draw(false))) ++graphs;
   EXPECT_LT(graphs, 2000);
+}
+
+// A histogram is its graphs. And same graphs, same alarm, on every machine and in every build.
+TEST(DriftDetectorTest, AlarmsAreTheseEverywhere) {
+  Fingerprint alarms;
+  for (uint64_t stream = 0; stream < 10; ++stream) {
+    Random random(stream);
+    const auto draw = [&random](uint64_t more) {
+      const uint64_t nodes = random.Between(20, 40) + random.Below(1 + more);
+      const uint64_t edges = 2 * nodes + random.Below(20);
+      return std::vector<uint32_t>{static_cast<uint32_t>(nodes), static_cast<uint32_t>(edges)};
+    };
+    SizeHistogram histogram(2);
+    DriftDetector one_by_one(2);
+    DriftDetector together(2);
+    for (int i = 0; i < 500; ++i) {
+      const std::vector<uint32_t> tuple = draw(0);
+      ASSERT_TRUE(histogram.Add(tuple).ok());
+      one_by_one.AddReference(tuple);
+    }
+    together.AddReference(histogram);
+    EXPECT_EQ(one_by_one.num_reference(), 500U);
+    EXPECT_EQ(together.num_reference(), 500U);
+    bool alarm = false;
+    for (int i = 0; i < 5000 && !alarm; ++i) {
+      const std::vector<uint32_t> tuple = draw(i < 700 ? 0 : stream + 3);
+      alarm = one_by_one.Observe(tuple);
+      ASSERT_EQ(together.Observe(tuple), alarm);
+    }
+    EXPECT_EQ(together.num_before_change(), one_by_one.num_before_change());
+    alarms.Add(one_by_one.num_observed());
+    alarms.Add(one_by_one.num_before_change());
+  }
+  EXPECT_EQ(alarms.value(), 14384595490836687118U);
 }
 
 TEST(DriftDetectorTest, TheLargestSizesHaveBins) {
