@@ -295,6 +295,75 @@ TEST_F(SampleHandlerTest, NamesWhatIsWrong) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("seeds.times")));
 }
 
+TEST_F(SampleHandlerTest, SeedsAreRefusedByTheirFields) {
+  ASSERT_THAT(Accept(Open("")), IsOk());
+  TakeAll();
+  const auto refused = [&](const std::string& text, absl::StatusCode code, const std::string& why) {
+    EXPECT_THAT(Accept(text), StatusIs(code, why)) << text;
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  refused("", kInvalid, "the request carries none of 'open', 'seeds', 'flush'");
+  const auto of = [](const std::string& seeds) {
+    return absl::StrCat("seeds { seeds { ", seeds, " } }");
+  };
+  const std::string zero = "numbers: '\\0\\0\\0\\0' ";
+  refused(of(""), kInvalid, "seeds: has neither numbers nor ids nor rows");
+  refused(of("ids {}"), kInvalid, "seeds.ids: has neither integers nor text");
+  refused(of("ids { text {} }"), kInvalid, "seeds.ids: text, the node set's ids are integers");
+  refused(of("ids { integers: 'abc' }"), kInvalid,
+          "seeds.ids.integers: 3 bytes, must be a multiple of 8");
+  refused(of("numbers: 'abc'"), kInvalid, "seeds.numbers: 3 bytes, must be a multiple of 4");
+  refused(of("rows: 'abc'"), kInvalid, "seeds.rows: 3 bytes, must be a multiple of 8");
+  refused(of(zero + "occurrences: 'abc'"), kInvalid,
+          "seeds.occurrences: 3 bytes, must be a multiple of 4");
+  refused(of(zero + "occurrences: 'abcdefgh'"), kInvalid,
+          "seeds.occurrences: 2 of them, there are 1 seeds");
+  refused(of(zero + "readout { name: 'y' }"), kInvalid,
+          "seeds.readout: `_readout` has no column 'y'");
+  refused(of("ids { integers: '\\377\\0\\0\\0\\0\\0\\0\\1' }"), absl::StatusCode::kNotFound,
+          "seeds: node set 'n' has no node 72057594037928191");
+  refused(of("rows: '\\54\\1\\0\\0\\0\\0\\0\\0'"), absl::StatusCode::kOutOfRange,
+          "seeds.rows: row 300 at position 0, node set 'n' has 300 rows");
+  refused(absl::StrCat("seeds { ids: 'abc' seeds { ", zero, "} }"), kInvalid,
+          "ids: 3 bytes, 8 for each of 1 sub-graphs are 8");
+  refused(absl::StrCat("seeds { first_id: 18446744073709551615 seeds { ", zero, "} }"), kInvalid,
+          "first_id: 18446744073709551615 and 1 sub-graphs exceed 2^64 - 1");
+  EXPECT_THAT(Accept(absl::StrCat("seeds { first_id: 18446744073709551614 seeds { ", zero, "} }")),
+              IsOk());
+}
+
+TEST_F(SampleHandlerTest, SeedsByTextAreCutByTheirLengths) {
+  auto schema = SourceGraphSchema::Create({{"n", {}}}, {{"e", 0, 0, {}, std::nullopt}});
+  const OneGraphStore named(
+      MakeMemorySourceGraph(*std::move(schema), 1, {{2, {}, {"a", "bc"}, {}}}, {{}}).value());
+  SampleHandler handler(
+      &named,
+      std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_, &memory_),
+      &memory_, &sampled_);
+  const auto accept = [&handler](const std::string& text) {
+    auto request = std::make_unique<v1::SampleRequest>();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+    return handler.Accept(std::move(request));
+  };
+  ASSERT_THAT(accept(Open("")), IsOk());
+  const auto of = [&](const std::string& ids) {
+    return accept(absl::StrCat("seeds { seeds { ids { ", ids, " } } }"));
+  };
+  const std::string lengths = "lengths: '\\2\\0\\0\\0\\1\\0\\0\\0' } ";
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(of("text { data: 'bca' " + lengths), IsOk());
+  EXPECT_THAT(of("integers: ''"),
+              StatusIs(kInvalid, "seeds.ids: integers, the node set's ids are text"));
+  EXPECT_THAT(of("text { data: 'bc' " + lengths),
+              StatusIs(kInvalid, "seeds.ids.text: 2 bytes of ids, the lengths say more"));
+  EXPECT_THAT(of("text { data: 'bcabc' " + lengths),
+              StatusIs(kInvalid, "seeds.ids.text: 2 bytes of ids more than the lengths say"));
+  EXPECT_THAT(of("text { data: 'bcd' " + lengths),
+              StatusIs(absl::StatusCode::kNotFound, "seeds: node set 'n' has no node 'd'"));
+  EXPECT_THAT(of("text { lengths: 'abc' }"),
+              StatusIs(kInvalid, "seeds.ids.text.lengths: 3 bytes, must be a multiple of 4"));
+}
+
 TEST_F(SampleHandlerTest, AFlushIsAnsweredAfterTheBatches) {
   ASSERT_THAT(Accept(Open(kPack)), IsOk());
   ASSERT_THAT(AcceptSeeds({1, 2, 3}), IsOk());
