@@ -250,7 +250,9 @@ class Histograms:
         return dataclasses.replace(found, revision=response.revision)
 
     def list(self) -> Sequence[str]:
-        """The names of all histograms that the caller may see, ascending."""
+        """The names of all histograms that the caller may see, ascending. Errors: UNAVAILABLE;
+        RESOURCE_EXHAUSTED if they are more than the server may send.
+        """
         request = histogram_pb2.ListHistogramsRequest()
         return list(self._call(self._stub.ListHistograms, request).histograms)
 
