@@ -97,15 +97,15 @@ constexpr int kTriesOfFreePorts = 20;
 absl::StatusOr<std::vector<int>> ListenOnAll(const std::string& address, const addrinfo* all,
                                              uint32_t port) {
   std::vector<int> sockets;
-  // /etc/hosts may have an address twice.
-  std::vector<absl::string_view> seen;
+  // /etc/hosts may have an address twice. As it is found, with the port that is asked for.
+  std::vector<std::string> seen;
   int error = 0;
   for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
     if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
+    std::string found(reinterpret_cast<const char*>(each->ai_addr), each->ai_addrlen);
+    if (std::find(seen.begin(), seen.end(), found) != seen.end()) continue;
+    seen.push_back(std::move(found));
     SetPort(each->ai_addr, static_cast<uint16_t>(port));
-    const absl::string_view bytes(reinterpret_cast<const char*>(each->ai_addr), each->ai_addrlen);
-    if (std::find(seen.begin(), seen.end(), bytes) != seen.end()) continue;
-    seen.push_back(bytes);
     const int socket = Listen(each->ai_family, each->ai_addr, each->ai_addrlen,
                               SocketAccess::kUmask, SocketKind::kStream);
     if (socket >= 0) {
