@@ -1,6 +1,9 @@
 // Turns of calls that plan: whose they are, and that nobody who waits is forgotten.
 #include "service/access/planning_pool.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <latch>
@@ -331,6 +334,151 @@ TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
   ended.wait();
   EXPECT_TRUE(was_given_up);
   may_end.count_down();
+}
+
+// A call that gives up its turn makes room in its namespace: two that share one turn alternate.
+TEST_F(PlanningPoolTest, CallsOfOneNamespaceShareItsTurns) {
+  std::string turns;  // Guarded by the namespace's turn.
+  {
+    std::latch is_parked(1);
+    PlanningPool pool(&clock_, 2, [](absl::string_view where) {
+      Quotas quotas;
+      if (where == "x") quotas.planning = 0.5;
+      return quotas;
+    });
+    const auto plan = [&](const char* name) {
+      Submit(pool, name, [&, name](PlanningTurn& turn) {
+        bool is_given_up = turn.GivenUpIn("x");
+        for (int slice = 0; slice < 5 && !is_given_up; ++slice) {
+          turns += name;
+          is_parked.wait();
+          clock_.Advance(PlanningPool::kSlice);
+          is_given_up = turn.GivenUp();
+        }
+      });
+    };
+    plan("a");
+    while (pool.ShareOf("x") == 0) std::this_thread::yield();
+    plan("b");
+    // It has the other turn once the second call has none.
+    Submit(pool, "c", [&](PlanningTurn&) { is_parked.count_down(); });
+  }
+  // The first one of the second was later than that of the first.
+  EXPECT_EQ(turns, "aababababb");
+}
+
+TEST_F(PlanningPoolTest, ANamespaceHasItsWholeShare) {
+  std::latch have_share(2);
+  std::latch may_end(1);
+  PlanningPool pool(&clock_, 4, [](absl::string_view /*where*/) {
+    Quotas quotas;
+    quotas.planning = 0.5;
+    return quotas;
+  });
+  for (const char* const client : {"a", "b"}) {
+    Submit(pool, client, [&](PlanningTurn& turn) {
+      EXPECT_FALSE(turn.GivenUpIn("x"));
+      have_share.count_down();
+      may_end.wait();
+    });
+  }
+  have_share.wait();
+  EXPECT_EQ(pool.ShareOf("x"), 0.5);
+  may_end.count_down();
+}
+
+// Of one client: what has worked for a second, in all its slices, lets the next one begin.
+TEST_F(PlanningPoolTest, AShortCallIsOneOfLessThanASecond) {
+  const absl::Time start = clock_.Now();
+  absl::Time next_began;
+  {
+    std::latch submitted(1);
+    PlanningPool pool(&clock_, 1);
+    Submit(pool, "client", [&](PlanningTurn& turn) {
+      submitted.wait();
+      Plan(100, [] {})(turn);
+    });
+    Submit(pool, "client", [&](PlanningTurn&) { next_began = clock_.Now(); });
+    submitted.count_down();
+  }
+  // Nobody could go on when its second was over.
+  EXPECT_EQ(next_began - start, PlanningPool::kLong + PlanningPool::kSlice);
+  std::string turns;  // Guarded by the one turn.
+  {
+    std::latch submitted(1);
+    PlanningPool pool(&clock_, 1);
+    Submit(pool, "client", [&](PlanningTurn& turn) {
+      submitted.wait();
+      Plan(100, [&] { turns += 'a'; })(turn);
+    });
+    Submit(pool, "client", [&](PlanningTurn&) { turns += 'b'; });
+    Submit(pool, "other", Plan(100, [&] { turns += 'o'; }));
+    submitted.count_down();
+  }
+  const std::string before = turns.substr(0, turns.find('b'));
+  EXPECT_EQ(std::count(before.begin(), before.end(), 'a'),
+            PlanningPool::kLong / PlanningPool::kSlice);
+  EXPECT_EQ(std::count(before.begin(), before.end(), 'o'),
+            PlanningPool::kLong / PlanningPool::kSlice);
+}
+
+// Calls that rest keep their threads: so many begin, and one more does when one has ended.
+TEST_F(PlanningPoolTest, ThreadsAreBoundedAndHalfAreForClientsThatHaveNone) {
+  struct Law {
+    size_t num_turns;
+    size_t of_client;
+    size_t of_all;
+  };
+  for (const Law& law : {Law{1, 8, 64}, Law{5, 10, 64}, Law{20, 40, 80}}) {
+    SCOPED_TRACE(law.num_turns);
+    std::atomic<size_t> begun = 0;
+    std::latch may_end(1);
+    PlanningPool pool(&clock_, law.num_turns);
+    const auto begin = [&](const ClientId& client, size_t expected) {
+      Submit(pool, client, [&](PlanningTurn& turn) {
+        ++begun;
+        turn.GivenUpWhileWaiting();
+        may_end.wait();
+      });
+      while (begun < expected) std::this_thread::yield();
+      EXPECT_EQ(begun, expected);
+    };
+    size_t expected = 0;
+    while (expected < law.of_client) begin("one", ++expected);
+    begin("one", expected);
+    while (expected + 1 < law.of_all / 2) {
+      ++expected;
+      begin(absl::StrCat("client ", expected), expected);
+    }
+    // A second one, in the first half.
+    if (expected < law.of_all / 2) {
+      const ClientId client = absl::StrCat("client ", expected);
+      begin(client, ++expected);
+    }
+    begin("other", ++expected);
+    begin("other", expected);
+    while (expected < law.of_all) {
+      ++expected;
+      begin(absl::StrCat("other ", expected), expected);
+    }
+    begin("late", expected);
+    may_end.count_down();
+  }
+}
+
+TEST_F(PlanningPoolTest, OneTurnNeedsOneThreadOfLowPriority) {
+  std::set<std::thread::id> threads;  // Guarded by the one turn.
+  const int priority = ::getpriority(PRIO_PROCESS, 0);
+  {
+    PlanningPool pool(&clock_, 1);
+    for (int i = 0; i < 100; ++i) {
+      Submit(pool, absl::StrCat("client ", i % 3), [&](PlanningTurn&) {
+        threads.insert(std::this_thread::get_id());
+        EXPECT_TRUE(::getpriority(PRIO_PROCESS, 0) > priority || priority == 19);
+      });
+    }
+  }
+  EXPECT_EQ(threads.size(), 1U);
 }
 
 constexpr auto kBackground = PlanningTurn::Urgency::kBackground;

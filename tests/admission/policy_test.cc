@@ -117,6 +117,27 @@ TEST(AuthorizerTest, SaysWhatIsMissing) {
       HasSubstr("principal 'anonymous' no right 'train' in any namespace"));
 }
 
+TEST(AuthorizerTest, StreamsOfANamespaceAreBounded) {
+  Quotas two;
+  two.streams = 2;
+  const Authorizer authorizer(std::make_shared<const Policy>(*Policy::Create({}, {{"team", two}})));
+  EXPECT_EQ(authorizer.EnterStream("other").value(), nullptr);
+  EXPECT_EQ(authorizer.StreamsIn("other"), 0U);
+  auto first = authorizer.EnterStream("team").value();
+  EXPECT_NE(first, nullptr);
+  const auto second = authorizer.EnterStream("team").value();
+  EXPECT_EQ(authorizer.StreamsIn("team"), 2U);
+  EXPECT_THAT(authorizer.EnterStream("team").status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "namespace 'team': the quota 'streams' is 2, 2 are open; try again when one "
+                       "has ended"));
+  EXPECT_EQ(authorizer.StreamsIn("team"), 2U);
+  first.reset();
+  EXPECT_EQ(authorizer.StreamsIn("team"), 1U);
+  first = authorizer.EnterStream("team").value();
+  EXPECT_EQ(authorizer.StreamsIn("team"), 2U);
+}
+
 // Whoever administers one namespace does not administer the server.
 TEST(AuthorizerTest, TheServerIsAdministeredByThoseOfAllNamespaces) {
   const Demand demand = {Right::kAdminister, Demand::Where::kServer, "", ""};
