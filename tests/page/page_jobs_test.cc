@@ -142,6 +142,49 @@ TEST(PageJobsTest, QuestionsOfAllAndOfOneViewerAreBounded) {
   EXPECT_EQ(jobs.Ask({"me", "3"}, "q", Says(""))->status, 503);
   EXPECT_EQ(jobs.Ask({"you", "1"}, "q", Says("")), std::nullopt);
   EXPECT_EQ(jobs.Ask({"you", "2"}, "q", Says(""))->status, 503);
+  EXPECT_EQ(jobs.Ask({"you", "2"}, "q", Says(""))->body,
+            R"({"code":"RESOURCE_EXHAUSTED","error":"the page has too many open questions; ask )"
+            R"(again soon"})");
+}
+
+TEST(PageJobsTest, WorkThatIsBeingStoppedStillCounts) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  bounds.most = 2;
+  absl::Notification begun;
+  absl::Notification go_on;
+  PageJobs jobs(bounds, &clock, nullptr);
+  const PageJobs::Work stubborn = [&](StopSwitch&) {
+    begun.Notify();
+    go_on.WaitForNotification();
+    return PageAnswer();
+  };
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "first", stubborn), std::nullopt);
+  begun.WaitForNotification();
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "second", Says("b")), std::nullopt);
+  EXPECT_EQ(jobs.num_jobs(), 1);
+  const auto other = jobs.Ask({"you", "v"}, "q", Says("c"));
+  go_on.Notify();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->status, 503);
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "second", Says("b")).body, "b");
+  EXPECT_EQ(Await(jobs, {"you", "v"}, "q", Says("c")).body, "c");
+}
+
+// It is short: no memory is held for it.
+TEST(PageJobsTest, WhatThePageDoesItselfTakesNoMemory) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  MemoryBudget budget(1);
+  PageJobs jobs(bounds, &clock, &budget);
+  bool is_done = false;
+  jobs.RunSoon([&] { is_done = true; });
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "q", Says("a")).body,
+            R"({"code":"RESOURCE_EXHAUSTED","error":"the server has no memory for this now; ask )"
+            R"(again soon"})");
+  EXPECT_TRUE(is_done);
 }
 
 TEST(PageJobsTest, WithoutMemoryTheAnswerSaysSo) {
