@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/lmdb_log_repair.h"
 #include "service/stores/limits/data_folder.h"
@@ -373,17 +374,51 @@ TEST_F(MaintenanceTest, ADamagedRecordCostsItsJobAlone) {
 // known by its checksum.
 TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   const Contents contents = ReadContents(data_dir_);
-  for (const std::string& key :
-       {LogFormatKey(), LogTailKey(), NameKey("third/job"), RecordKey(7, 3), std::string("zzz")}) {
-    SCOPED_TRACE(key);
-    PutRaw(DeliveryFolder(data_dir_), key, "not its checksum");
-    EXPECT_FALSE(FoundIn(data_dir_).empty());
+  const std::string delivery = DeliveryFolder(data_dir_);
+  const auto num_bytes = [&] { return OpenStores(data_dir_).ledger->num_bytes(); };
+  const uint64_t bytes = num_bytes();
+  const std::string no_head = "the log of job 'third/job' has no head";
+  const auto of_no_log = [](const std::string& key) {
+    return absl::StrCat("the key '", absl::CHexEscape(key), "' is of no log");
+  };
+  struct Law {
+    std::string key;
+    bool is_erased;
+    std::vector<std::string> told;
+  };
+  for (const Law& law : std::vector<Law>{
+           {LogFormatKey(), false, {"the number of the format is damaged"}},
+           {LogFormatKey(), true, {"it has no format"}},
+           {LogTailKey(), false, {"the numbers of the next log and generation are damaged"}},
+           {LogTailKey(), true, {"it does not say which log is the next"}},
+           {NameKey("third/job"),
+            false,
+            {"the head of the log of job 'third/job' is damaged", no_head}},
+           {NameKey("third/job"), true, {no_head}},
+           {RecordKey(7, 3), false, {of_no_log(RecordKey(7, 3))}},
+           {"zzz", false, {of_no_log("zzz")}}}) {
+    SCOPED_TRACE(absl::CHexEscape(law.key));
+    const StoreIdentities identities = ReadIdentities(data_dir_);
+    if (law.is_erased) {
+      EraseKey(delivery, law.key);
+    } else {
+      PutRaw(delivery, law.key, "not its checksum");
+    }
+    std::vector<std::string> damages;
+    for (const std::string& each : law.told) {
+      damages.push_back(absl::StrCat(DataFile(delivery), "||", each,
+                                     "|nothing: packhoused store repair puts it right"));
+    }
+    EXPECT_EQ(FoundIn(data_dir_), damages);
     PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
     EXPECT_TRUE(report.is_changed);
+    EXPECT_EQ(report.done, law.told);
     EXPECT_THAT(report.lost_jobs, IsEmpty());
     EXPECT_TRUE(FoundIn(data_dir_).empty());
     EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
     EXPECT_GE(ReadContents(data_dir_).mark, 6U);
+    EXPECT_EQ(num_bytes(), bytes);
+    EXPECT_EQ(ReadIdentities(data_dir_) == identities, law.key != LogFormatKey());
   }
   const std::vector<RawRecord> raw = RawRecords(data_dir_);
   for (const std::string& key : {RecordKey(9, 5), std::string("x")}) {
@@ -394,6 +429,13 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
     EXPECT_THAT(report.done, ElementsAre(HasSubstr("that of a record, damaged")));
     EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
   }
+  // The log of a new job is one of its own, whatever was lost.
+  EraseKey(delivery, LogTailKey());
+  EXPECT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
+  AppendEvents(*OpenStores(data_dir_).ledger, "new", EventsOf("new", 20));
+  auto jobs = *ReadContents(data_dir_).jobs;
+  EXPECT_EQ(jobs.erase("new"), 1U);
+  EXPECT_TRUE(jobs == *contents.jobs);
 }
 
 // What is kept beside the jobs is lost as a whole, and no job with it.
@@ -459,6 +501,69 @@ TEST_F(MaintenanceTest, CompactingGivesSpaceBack) {
   ASSERT_THAT(CompactDataFolder(data_dir_), IsOk());
   OpenStores again(data_dir_);
   AppendGraphs(*again.datasets, "open", 77, 5);
+}
+
+TEST_F(MaintenanceTest, AFolderThatIsNoneOrIsNotWholeIsLeftAlone) {
+  const std::string snapshot = folder_.path() + "/snapshot";
+  const auto expect_refused = [&](const std::string& data_dir, bool reads, absl::StatusCode code,
+                                  const std::string& why) {
+    std::vector<absl::Status> ended = {
+        CompactDataFolder(data_dir).status(),
+        TakeSnapshotOffline(data_dir, kSourceGraphs, snapshot, absl::UnixEpoch(),
+                            [](const SnapshotReport&) { return true; })
+            .status()};
+    if (!reads) {
+      ended.push_back(CheckDataFolder(
+                          data_dir, [](const StoredDamage&) {}, kSourceGraphs)
+                          .status());
+      ended.push_back(RepairDataFolder(data_dir, {}, kSourceGraphs).status());
+      ended.push_back(DropDamagedGraph(data_dir, kSourceGraphs, "graph/sealed"));
+    }
+    for (const absl::Status& status : ended) EXPECT_THAT(status, StatusIs(code, HasSubstr(why)));
+    EXPECT_FALSE(std::filesystem::exists(snapshot));
+  };
+  const std::string missing = folder_.path() + "/missing";
+  expect_refused(missing, false, absl::StatusCode::kNotFound,
+                 absl::StrCat("there is no data folder '", missing, "'"));
+  EXPECT_FALSE(std::filesystem::exists(missing));
+  const std::string mark = absl::StrCat(data_dir_, "/", kRestoringMark);
+  WriteFile(mark, "");
+  expect_refused(data_dir_, false, absl::StatusCode::kFailedPrecondition,
+                 absl::StrCat("a restore into '", data_dir_, "' was stopped"));
+  std::filesystem::remove(mark);
+  ASSERT_THAT(NoteFolderContents(data_dir_, ReadIdentities(data_dir_)), IsOk());
+  const std::string histograms = data_dir_ + "/histograms";
+  std::filesystem::remove(histograms);
+  expect_refused(data_dir_, true, absl::StatusCode::kDataLoss,
+                 absl::StrCat("'", histograms, "' is missing, and it had all named histograms"));
+}
+
+TEST_F(MaintenanceTest, EachFileSaysWhatItsDamageCosts) {
+  const std::string key = data_dir_ + "/signing.key";
+  WriteFile(key, "none");
+  EXPECT_THAT(FoundIn(data_dir_),
+              ElementsAre(absl::StrCat(key, "||'", key, "' is no key of 64 hexadecimal digits",
+                                       "|the cursors that were given out")));
+  std::filesystem::remove(key);
+  const std::string histograms = data_dir_ + "/histograms";
+  const std::string sound = ReadFile(histograms);
+  WriteFile(histograms, "none");
+  EXPECT_THAT(FoundIn(data_dir_), ElementsAre(AllOf(testing::StartsWith(histograms + "||"),
+                                                    testing::EndsWith("|all named histograms"))));
+  WriteFile(histograms, sound);
+  EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  const std::string ledger = DataFile(DeliveryFolder(data_dir_));
+  WriteFile(ledger, std::string(std::filesystem::file_size(ledger), 'x'));
+  EXPECT_THAT(
+      FoundIn(data_dir_),
+      ElementsAre(
+          AllOf(testing::StartsWith(ledger + "||"),
+                testing::EndsWith("|all jobs and measured models, until a snapshot is restored"))));
+  EXPECT_THAT(RepairDataFolder(data_dir_, {}),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr(absl::StrCat(
+                           "this cannot be repaired, restore a snapshot, or move '",
+                           DeliveryFolder(data_dir_), "' away and say --accept-missing"))));
 }
 
 TEST_F(MaintenanceTest, WhatIsOpenIsRefusedWithItsProcess) {

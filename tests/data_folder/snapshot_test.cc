@@ -86,7 +86,16 @@ TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
   EXPECT_EQ(contents.open_graphs.size(), 1U);
   EXPECT_EQ(contents.histograms.size(), 2U);
   EXPECT_EQ(contents.keys.size(), 1U);
+  uint64_t bytes = 0;
+  {
+    const OpenStores stores(data_dir_);
+    bytes = stores.datasets->num_bytes() + stores.ledger->num_bytes() +
+            stores.graphs->counts().num_bytes;
+  }
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take());
+  EXPECT_EQ(report.folder, snapshot_);
+  EXPECT_EQ(report.total_bytes, bytes);
+  EXPECT_EQ(report.num_kept_files, 0U);
   EXPECT_EQ(report.num_kept_bytes, 0U);
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
   EXPECT_EQ(manifest.files.size(), report.num_files);

@@ -291,7 +291,19 @@ TEST_F(ClusterSnapshotTest, WhatIsRestoredIsWhatThereWas) {
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take("s"));
   EXPECT_GT(report.num_files, 20U);
   EXPECT_EQ(from_.Keys(), keys);
-  ASSERT_THAT(Restore("s", to_), IsOk());
+  const std::string folder = folder_.path() + "/s";
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport restored,
+                          RestoreClusterSnapshot(folder, to_.replica->engines(), kLife));
+  uint64_t num_bytes = 0;
+  const ObjectList objects = to_.fake.List("", "", 0, absl::InfiniteFuture()).value();
+  for (const ObjectInfo& each : objects.objects) num_bytes += each.num_bytes;
+  EXPECT_EQ(restored.folder, folder);
+  EXPECT_EQ(restored.num_files, objects.objects.size());
+  EXPECT_EQ(restored.num_bytes, num_bytes);
+  EXPECT_EQ(report.total_bytes, num_bytes);
+  // Beside them, the keys.
+  EXPECT_EQ(report.num_files, objects.objects.size() + 1);
+  EXPECT_EQ(ReadSnapshotManifest(folder)->taken, "1970-01-01T00:00:00+00:00");
   ExpectRestored(to_, keys);
 }
 
