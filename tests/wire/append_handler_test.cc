@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "service/server/calls/wire_sizes.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/status_matchers.h"
 
@@ -73,11 +75,13 @@ TEST_F(AppendHandlerTest, TheFirstRequestNamesTheDataSetForAll) {
 }
 
 TEST_F(AppendHandlerTest, AChangeOfSizesIsKnown) {
-  Create("d");
   DatasetDrifts drifts(nullptr);
-  AppendHandler handler(&store_, nullptr, nullptr, &drifts);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  ASSERT_THAT(store.Create("d", GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value(), {}),
+              IsOk());
+  AppendHandler handler(&store, nullptr, nullptr, &drifts);
   const SizeSchema schema = SizeSchema::NodesAndEdges();
-  const uint64_t id = store_.Get("d")->id;
+  const uint64_t id = store.Get("d")->id;
   v1::DatasetDrift drift;
   for (uint32_t chunk = 0; chunk < 80; ++chunk) {
     // 8,000 graphs of 10 nodes, then as many of 11.
@@ -104,6 +108,27 @@ TEST_F(AppendHandlerTest, AChangeOfSizesIsKnown) {
   EXPECT_EQ(drift.components(0).reference_mean(), 10);
   EXPECT_EQ(drift.components(0).mean(), 11);
   EXPECT_EQ(drift.components(1).mean(), 20);
+  EXPECT_EQ(
+      drift.ShortDebugString(),
+      "first_graph: 7887 found_graph: 8025 components { component: \"nodes\" reference_mean: 10 "
+      "mean: 11 } components { component: \"edges\" reference_mean: 20 mean: 20 } num_changes: 1");
+  // The graphs after a change are the next reference; of a large chunk some stand for the others.
+  const auto append_many = [&](uint32_t nodes) {
+    std::vector<uint32_t> counts;
+    for (int i = 0; i < 60'000; ++i) counts.insert(counts.end(), {nodes, 20});
+    auto request = std::make_unique<v1::AppendRequest>();
+    request->set_dataset("d");
+    request->mutable_graphs()->mutable_sizes()->set_num_graphs(60'000);
+    request->mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire(counts));
+    ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+    ASSERT_THAT(handler.Next(), IsOk());
+  };
+  for (int chunk = 0; chunk < 4; ++chunk) append_many(13);
+  ASSERT_TRUE(drifts.ToWire(id, schema, drift));
+  EXPECT_EQ(
+      drift.ShortDebugString(),
+      "first_graph: 19012 found_graph: 19186 components { component: \"nodes\" reference_mean: 11 "
+      "mean: 13 } components { component: \"edges\" reference_mean: 20 mean: 20 } num_changes: 2");
   // What was told stays when the data set is sealed, until it is deleted.
   drifts.EndWatch(id);
   v1::DatasetDrift told;
@@ -180,6 +205,50 @@ TEST_F(AppendHandlerTest, WatchesTakeASmallShareOfTheMemory) {
     drifts.Forget(store_.Get("d")->id);
     EXPECT_EQ(memory.held(), (watches - 1) * bytes);
   }
+}
+
+// Nothing is watched where there is no room, or nothing to compare.
+TEST_F(AppendHandlerTest, AWatchNeedsMemoryAndComponents) {
+  Create("d");
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, store_.Get("d"));
+  const uint64_t bytes = 2 * DriftDetector::BytesFor(2);
+  for (const bool has_room : {false, true}) {
+    MemoryBudget memory(has_room ? bytes : bytes - 1);
+    DatasetDrifts drifts(&memory);
+    for (int i = 0; i < 2; ++i) drifts.Open(info, store_);
+    EXPECT_EQ(memory.held(), has_room ? bytes : 0);
+    // Sizes of other graphs are not observed.
+    drifts.Observe(info.id, *SizeTable::WithConsecutiveIds(1, 3, {1, 2, 3}, 0), 0);
+  }
+  MemoryBudget memory(uint64_t{1} << 30);
+  DatasetDrifts drifts(&memory);
+  ASSERT_THAT(
+      store_.Create("none", GraphSchema::Create(SizeSchema::Create({}).value(), {}).value(), {}),
+      IsOk());
+  drifts.Open(*store_.Get("none"), store_);
+  EXPECT_EQ(memory.held(), 0U);
+}
+
+TEST_F(AppendHandlerTest, ThoseThatWereUsedLastAreWatched) {
+  MemoryBudget memory(uint64_t{1} << 50);
+  DatasetDrifts drifts(&memory);
+  const uint64_t bytes = 2 * DriftDetector::BytesFor(2);
+  std::vector<DatasetInfo> infos;
+  for (size_t i = 0; i <= DatasetDrifts::kMostDatasets; ++i) {
+    const std::string name = absl::StrCat("d", i);
+    Create(name);
+    infos.push_back(*store_.Get(name));
+    if (i == DatasetDrifts::kMostDatasets) {
+      drifts.Observe(infos[0].id, *SizeTable::WithConsecutiveIds(1, 2, {1, 2}, 0), 0);
+    }
+    drifts.Open(infos.back(), store_);
+  }
+  EXPECT_EQ(memory.held(), DatasetDrifts::kMostDatasets * bytes);
+  // The one that was not used the longest had to go.
+  drifts.Forget(infos[1].id);
+  EXPECT_EQ(memory.held(), DatasetDrifts::kMostDatasets * bytes);
+  drifts.Forget(infos[0].id);
+  EXPECT_EQ(memory.held(), (DatasetDrifts::kMostDatasets - 1) * bytes);
 }
 
 // A sealed data set is appended to no more, so its watch takes nothing.
@@ -360,6 +429,50 @@ TEST_F(AppendHandlerTest, AMalformedChunkIsRefusedWhole) {
   EXPECT_THAT(Append(std::string("graphs { tensors { name: 'x' } }")),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x' is not in the schema")));
   EXPECT_EQ(store_.Get("d")->num_graphs, 0U);
+}
+
+// A malformed example takes its number, and its group id, with it.
+TEST_F(AppendHandlerTest, WhatIsLeftOutHasNoGroupAndKeepsItsNumber) {
+  DatasetOptions options;
+  options.grouped = true;
+  ASSERT_THAT(store_.Create("g", GraphSchema::Create(SizeSchema::Create({"n"}).value(), {}).value(),
+                            options),
+              IsOk());
+  AppendHandler handler(&store_, nullptr, nullptr, nullptr, nullptr, TfgnnFormat());
+  const auto groups = [](const std::vector<uint64_t>& ids) {
+    return absl::StrCat(" group_ids: '", absl::CHexEscape(Uint64sToWire(ids)), "'");
+  };
+  const std::string malformed = "examples: '\\x0a\\x7f' ";
+  const std::string sound = "examples: '' ";
+  PH_ASSERT_OK_AND_ASSIGN(
+      const v1::AppendResponse first,
+      Append(handler, absl::StrCat("dataset: 'g' examples { skip_malformed: true ", malformed,
+                                   sound, malformed, sound, " }", groups({5, 6, 7, 8}))));
+  EXPECT_EQ(first.num_appended(), 2U);
+  EXPECT_EQ(first.num_skipped(), 2U);
+  ASSERT_EQ(first.skipped_size(), 2);
+  EXPECT_EQ(first.skipped(0).example(), 0U);
+  EXPECT_EQ(first.skipped(1).example(), 2U);
+  EXPECT_EQ(first.skipped(1).graph_id(), 2U);
+  EXPECT_NE(first.skipped(1).message(), "");
+  ASSERT_THAT(Append(handler, absl::StrCat("examples { ", sound, " }", groups({9}))), IsOk());
+  EXPECT_THAT(StoredIds("g"), ElementsAre(1U, 3U, 4U));
+  EXPECT_THAT(store_.OpenReader("g").value()->group_ids(), ElementsAre(6U, 8U, 9U));
+  // All are counted, and some are told.
+  std::string many;
+  for (size_t i = 0; i <= LeftOut::kMaxTold; ++i) many += malformed;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const v1::AppendResponse last,
+      Append(handler, absl::StrCat("examples { skip_malformed: true ", many, " }")));
+  EXPECT_EQ(last.num_skipped(), LeftOut::kMaxTold + 1);
+  EXPECT_EQ(last.skipped_size(), static_cast<int>(LeftOut::kMaxTold));
+  EXPECT_THAT(Append(handler, absl::StrCat("graphs {} examples { ", sound, " }")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "examples: there is a chunk of graphs beside them"));
+  EXPECT_THAT(Append(handler, absl::StrCat("examples { ", sound, " }", groups({9, 9}))),
+              StatusIs(absl::StatusCode::kInvalidArgument, "group_ids: 16 bytes, 1 graphs take 8"));
+  EXPECT_THAT(Append(handler, absl::StrCat("examples { ", malformed, " }")),
+              StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
 }  // namespace

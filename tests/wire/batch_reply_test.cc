@@ -61,8 +61,28 @@ TEST(BatchReplyTest, HasTheBytesThatProtobufWrites) {
     wire.set_is_redelivered(random.Below(2) == 0);
     wire.set_graphs_of_step(random.Below(3) * 1000);
     wire.set_shape(static_cast<uint32_t>(random.Below(2)));
+    const auto draw_smaller = [&random](auto& smaller) {
+      for (uint64_t n = random.Below(3); n != 0; --n) {
+        v1::DrawnSmaller& one = *smaller.Add();
+        one.set_graph_id(random.Below(1000));
+        one.set_level(static_cast<uint32_t>(n));
+      }
+    };
+    draw_smaller(*wire.mutable_drawn_smaller());
     v1::LoadResponse whole_loaded = loaded.message;
     AddTensors(batch, *whole_loaded.mutable_batch()->mutable_batch());
+    BatchReply<v1::RebuildBatchesResponse> rebuilt;
+    *rebuilt.message.mutable_batch() = wire;
+    rebuilt.TakeTensors(batch);
+    BatchReply<v1::SampleResponse> sampled;
+    *sampled.message.mutable_batch() = packed.message.batch();
+    draw_smaller(*sampled.message.mutable_drawn_smaller());
+    v1::SampleResponse whole_sampled = sampled.message;
+    AddTensors(batch, *whole_sampled.mutable_batch());
+    sampled.TakeTensors(batch);
+    EXPECT_EQ(ToMessage(rebuilt).batch().SerializeAsString(),
+              whole_loaded.batch().SerializeAsString());
+    EXPECT_EQ(PiecesOf(sampled).Join(), whole_sampled.SerializeAsString()) << "seed " << seed;
 
     packed.TakeTensors(batch);
     loaded.TakeTensors(std::move(batch));

@@ -18,9 +18,13 @@
 #include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/jobs/ledger_event.h"
 #include "service/server/wire/wire_loader.h"
 #include "service/stores/datasets/mixed_datasets.h"
+#include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/services/samples_kind.h"
+#include "service/wings/partition/epochs/joined_parts.h"
+#include "service/wings/partition/services/joined_kind.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
@@ -119,6 +123,50 @@ TEST(EpochWordsTest, AKindThatIsNotThereIsNamed) {
                          HasSubstr(kinds == nullptr ? "epoch.join_parts: this server has no such"
                                                     : "epoch.join_parts: without the wing")));
   }
+}
+
+// Of two kinds each must be there.
+TEST(EpochWordsTest, KindsThatGoTogetherAreBothAsked) {
+  DatasetWorld world(10);
+  world.Seal();
+  OneGraphStore graphs{SmallSourceGraph(60)};
+  const SamplesKind samples_kind(&graphs);
+  const JoinedKind joined_kind;
+  v1::EpochSpec spec;
+  spec.set_join_parts(true);
+  spec.mutable_samples()->mutable_sub_graphs()->set_graph("g");
+  spec.mutable_samples()->mutable_sub_graphs()->set_text(TwoHopSpec(3, 2));
+  MemoryHold memory;
+  const EpochKinds both = {{&joined_kind, &samples_kind}, {}};
+  PH_ASSERT_OK_AND_ASSIGN(const EpochRequest request,
+                          OpenEpochRequest(spec, world.store(), &both, nullptr, memory));
+  EXPECT_NE(request.Find<SamplesRequest>(), nullptr);
+  EXPECT_NE(request.Find<JoinedParts>(), nullptr);
+  const EpochKinds one = {{&samples_kind}, {{"join_parts", "without the wing"}}};
+  EXPECT_THAT(OpenEpochRequest(spec, world.store(), &one, nullptr, memory),
+              StatusIs(absl::StatusCode::kUnimplemented, "epoch.join_parts: without the wing"));
+}
+
+TEST(EpochWordsTest, WordsAreKeptAsLongAsTheyAreShort) {
+  v1::EpochSpec spec;
+  spec.set_dataset("d");
+  spec.set_job("job");
+  spec.set_epoch(5);
+  const std::string short_words = WordsOf(spec);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::EpochSpec read, SpecOfWords(short_words, {"other", 7}));
+  EXPECT_EQ(read.ShortDebugString(), R"(dataset: "d" job: "other" epoch: 7)");
+  EXPECT_THAT(SpecOfWords("\xff", {"other", 7}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "words: are no EpochSpec"));
+  // All but the ids, whose field's heads have some bytes.
+  const size_t others = short_words.size() + 10;
+  spec.mutable_subset()->set_graph_ids(std::string(kMaxWordsBytes - others, 'i'));
+  size_t size = 0;
+  for (; !WordsOf(spec).empty(); spec.mutable_subset()->mutable_graph_ids()->push_back('i')) {
+    size = WordsOf(spec).size();
+  }
+  EXPECT_EQ(size, kMaxWordsBytes);
+  spec.mutable_subset()->set_graph_ids(std::string(3 * kMaxWordsBytes, 'i'));
+  EXPECT_EQ(WordsOf(spec), "");
 }
 
 TEST(EpochWordsTest, MixingIsReadOrRefusedByName) {

@@ -206,6 +206,34 @@ TEST_F(LaneSourceTest, EveryBatchFitsTheLaneThatIsOffered) {
   EXPECT_EQ(door_->counts().num_too_large, 0U);
 }
 
+TEST(LaneRepliesTest, AResponseTakesItsTensorsAndWhatIsAroundThem) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"xyz", DType::kInt64, {}, 0, {}, {}}})
+          .value();
+  const FieldBytes fields = FieldBytes::Of(schema);
+  EXPECT_EQ(fields.fixed, 32U * 10 + 2 * 10 * 3);
+  EXPECT_EQ(fields.for_each_graph, 8U + 4 * 2 + 3 * 10);
+  EXPECT_EQ(fields.For(3), 380U + 3 * 46);
+  BatchShapeOptions options;
+  options.padding = Padding::kMasked;
+  options.max_batch_bytes = uint64_t{1} << 40;
+  const auto bytes_of = [&](const std::vector<uint64_t>& capacities) {
+    const BatchShape shape = BatchShape::Resolve(schema, capacities, options).value();
+    uint64_t frames = 0;
+    for (const BatchColumn& column : shape.layout.columns()) frames += column.name.size() + 256;
+    const uint64_t tensors = shape.layout.FixedBatchBytes().value();
+    return std::pair(MostResponseBytes(shape, fields), tensors + frames);
+  };
+  // Aligned: 380 + 5 * 46 is 610.
+  const auto [some, without] = bytes_of({100, 100, 5});
+  EXPECT_EQ(some, without + 2 * 640);
+  // Half of the tensors' bytes, where a bound of graphs is far above what there will be.
+  const auto [many, without_many] = bytes_of({100, 100, 4000});
+  EXPECT_LT(many, without_many + 2 * fields.For(4000));
+  EXPECT_GE(many, without_many + 2 * LaneSize::kSlotUnit);
+  EXPECT_EQ(bytes_of({uint64_t{16} << 20, 100, 5}).first, LaneSize::kMostBytes);
+}
+
 TEST_F(LaneSourceTest, TellsTheLaneOrWhyThereIsNone) {
   const auto epoch = Epoch(Padding::kMasked, IntegerWidth::kDeclared);
   PH_ASSERT_OK_AND_ASSIGN(const auto lane, Offer(*epoch));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -20,8 +21,11 @@
 namespace packhouse {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class PackHandlerTest : public ::testing::Test {
  protected:
@@ -134,6 +138,73 @@ TEST_F(PackHandlerTest, OpenNamesWhatIsWrong) {
                        limits { capacities { component: 'graphs' rows: 1000 } }
                        padding: PADDING_MASKED)",
                     invalid, "a padded batch would take 16777216000 bytes, at most");
+  EXPECT_THAT(Accept(absl::StrCat("open { ", kLimits, "max_delay { seconds: 3600 } }")), IsOk());
+}
+
+TEST_F(PackHandlerTest, WhatDoesNotGoTogetherIsRefusedInWords) {
+  const auto refused = [&](const std::string& open, const std::string& message) {
+    EXPECT_THAT(Accept("open { " + open + " }"),
+                StatusIs(absl::StatusCode::kInvalidArgument, message));
+  };
+  const std::string limits(kLimits);
+  const std::string cut = "oversize_policy: OVERSIZE_POLICY_PARTITION ";
+  const std::string needs = "oversize_policy: OVERSIZE_POLICY_PARTITION needs ";
+  const std::string device =
+      "device_profile { components { component: 'nodes' min_rows: 9 max_rows: 40 } } padding: "
+      "PADDING_TFGNN ";
+  const std::string least = "min_rows { component: 'nodes' rows: 1 } ";
+  const std::string schema =
+      "schema { components: 'nodes' tensors { name: 'x' dtype: DATA_TYPE_INT8 component: 'nodes' "
+      "} } ";
+  refused(limits + cut, needs + "whole graphs");
+  refused(schema + device + cut, needs + "limits, and takes no device_profile");
+  refused(schema + limits + "padding: PADDING_TFGNN " + least + cut,
+          needs + "a stream without min_rows");
+  refused(schema + device + least, "min_rows: not with a device profile: name the limits");
+  refused(
+      "schema { components: 'nodes' tensors { name: 'g' dtype: DATA_TYPE_INT32 component: "
+      "'graphs' index_into: 'nodes' } } " +
+          limits + cut,
+      "oversize_policy: graphs of this schema cannot be cut: the index tensor 'g' is about "
+      "graphs");
+  refused(limits + "derived: 99", "derived: unknown value 99");
+  refused(limits + "min_rows { component: 'q' }", "min_rows: unknown component 'q'");
+  ASSERT_THAT(Accept("open { " + limits + " }"), IsOk());
+  EXPECT_THAT(Accept("slot_graphs {}"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "'slot_graphs' in a stream without a lane for graphs"));
+  EXPECT_THAT(Accept("examples {}"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                              "'examples' in a stream that was opened for sizes"));
+  EXPECT_THAT(Accept(""),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "the request carries none of 'graphs', 'sizes', 'examples', 'flush'"));
+}
+
+TEST_F(PackHandlerTest, AStreamIsListedFromItsOpeningToItsEnd) {
+  LiveStreams streams(/*memory=*/nullptr);
+  {
+    PackHandler handler(&clock_, {}, &histograms_, &observers_);
+    handler.ListAmong(&streams, {"client", "principal"});
+    EXPECT_THAT(streams.List(), testing::IsEmpty());
+    auto request = std::make_unique<v1::PackRequest>();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("open { histogram: 'h' ", kLimits, " }"), request.get()));
+    ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+    request = std::make_unique<v1::PackRequest>();
+    request->mutable_sizes()->set_num_graphs(3);
+    request->mutable_sizes()->set_counts(Uint32sToWire({1, 1, 11, 1, 2, 1}));
+    ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+    const std::vector<LiveStreams::Stream> listed = streams.List();
+    ASSERT_EQ(listed.size(), 1U);
+    EXPECT_EQ(listed[0].client, "client");
+    EXPECT_EQ(listed[0].principal, "principal");
+    EXPECT_EQ(listed[0].name, "h");
+    EXPECT_EQ(listed[0].opened, clock_.Now());
+    EXPECT_THAT(listed[0].components, ElementsAre("nodes", "edges"));
+    // Those that are rejected, too.
+    EXPECT_EQ(listed[0].num_graphs, 3U);
+  }
+  EXPECT_THAT(streams.List(), testing::IsEmpty());
 }
 
 TEST_F(PackHandlerTest, SizesAreCountedInAHistogramWithoutTheRejected) {
@@ -204,14 +275,14 @@ TEST_F(PackHandlerTest, MaxDelayIsCountedFromArrival) {
 TEST_F(PackHandlerTest, ManyRejectionsAreCutIntoMessages) {
   ASSERT_THAT(Accept(std::string("open { ") + kLimits + "}"), IsOk());
   EXPECT_EQ(TakeAll().size(), 1U);
-  ASSERT_THAT(AcceptSizes(std::vector<uint32_t>(2 * 10000, 11), 0), IsOk());
-  int rejected = 0;
-  const std::vector<v1::PackResponse> responses = TakeAll();
-  for (const v1::PackResponse& response : responses) {
-    rejected += response.rejected().rejections_size();
+  for (const uint64_t first_id : {0, 10000}) {
+    ASSERT_THAT(AcceptSizes(std::vector<uint32_t>(2 * 10000, 11), first_id), IsOk());
+    std::vector<int> numbers;
+    for (const v1::PackResponse& response : TakeAll()) {
+      numbers.push_back(response.rejected().rejections_size());
+    }
+    EXPECT_THAT(numbers, ElementsAre(4096, 4096, 10000 - 2 * 4096));
   }
-  EXPECT_EQ(rejected, 10000);
-  EXPECT_EQ(responses.size(), 3U);
 }
 
 // Planning that is done when the test says so.
@@ -312,7 +383,16 @@ TEST_F(WatchedPackHandlerTest, AChangeIsToldOnceAndBatchesStayTheSame) {
     EXPECT_LE(drifted.offered().shapes(0).capacities(0).rows(), 512U);
     EXPECT_LT(drifted.offered().shapes(0).capacities(1).rows(), 800U);
     EXPECT_EQ(drifted.offered().num_graphs(), 1000U);
-    EXPECT_GT(drifted.reasons_size(), 1);
+    EXPECT_EQ(drifted.components(2).reference_mean(), 1);
+    EXPECT_EQ(drifted.components(2).mean(), 1);
+    EXPECT_THAT(drifted.reasons(),
+                Contains(absl::StrFormat(
+                    "Graphs have %.4g nodes in the mean; when limits were chosen they had %.4g.",
+                    drifted.components(0).mean(), drifted.components(0).reference_mean())));
+    EXPECT_THAT(drifted.reasons(),
+                Contains(StartsWith(absl::StrFormat("The present limits cost %.3g %% of what",
+                                                    100 * drifted.loss()))));
+    EXPECT_THAT(drifted.reasons(), Not(Contains(HasSubstr("graphs in the mean"))));
     // How the stream was cut into requests changes nothing.
     const Told otherwise = PackAll(shape + "drift { num_graphs: 1000 }", 777);
     ASSERT_EQ(otherwise.drifted.size(), 1U);
@@ -412,11 +492,13 @@ TEST_F(WatchedPackHandlerTest, OpenNamesWhatIsWrongWithAWatch) {
   ExpectOpenRefused(limits + "drift { num_graphs: 499 }", invalid, "num_graphs 499, from 500");
   ExpectOpenRefused(limits + "drift { num_graphs: 65537 }", invalid, "to 65536");
   ExpectOpenRefused(limits + "drift { min_loss: 1 }", invalid, "min_loss 1, above 0 and below 1");
+  ExpectOpenRefused(limits + "drift { min_loss: -0.5 }", invalid, "min_loss -0.5");
   ExpectOpenRefused(limits + "drift { min_loss: nan }", invalid, "min_loss nan");
   ExpectOpenRefused(limits +
                         "padding: PADDING_TFGNN drift {} "
                         "min_rows { component: 'nodes' rows: 1 }",
                     invalid, "drift: not with min_rows");
+  EXPECT_THAT(Accept("open { " + limits + "drift { num_graphs: 65536 } }"), IsOk());
 }
 
 // A stream that declares its hardware.
@@ -467,6 +549,68 @@ TEST_F(ProfiledPackHandlerTest, TunedComesAfterTheFirstGraphsAndBeforeAnyBatch) 
   EXPECT_EQ(tuned.expected_overhead(), 0);
   EXPECT_GT(tuned.reasons_size(), 2);
   for (size_t i = 1; i < responses.size(); ++i) EXPECT_EQ(responses[i].batch().rows(0), 40U);
+}
+
+TEST_F(ProfiledPackHandlerTest, EachRejectionSaysWhy) {
+  const auto rejections_of = [this](const std::string& open, const StreamBounds& bounds,
+                                    v1::GraphChunk graphs) {
+    PackHandler handler(&clock_, bounds, &histograms_, &observers_);
+    auto request = std::make_unique<v1::PackRequest>();
+    EXPECT_TRUE(
+        google::protobuf::TextFormat::ParseFromString("open { " + open + " }", request.get()));
+    EXPECT_THAT(handler.Accept(std::move(request)), IsOk());
+    EXPECT_TRUE((*handler.Next())->message.has_opened());
+    request = std::make_unique<v1::PackRequest>();
+    if (graphs.tensors().empty()) {
+      *request->mutable_sizes() = graphs.sizes();
+    } else {
+      *request->mutable_graphs() = std::move(graphs);
+    }
+    EXPECT_THAT(handler.Accept(std::move(request)), IsOk());
+    const auto next = handler.Next();
+    EXPECT_TRUE(next.ok() && next->has_value());
+    std::vector<std::string> words;
+    for (const v1::Rejection& one : (*next)->message.rejected().rejections()) {
+      words.push_back(absl::StrCat(v1::RejectionReason_Name(one.reason()), " ", one.graph_id(), " ",
+                                   one.component(), " ", one.bound()));
+    }
+    return words;
+  };
+  v1::GraphChunk graphs;
+  graphs.mutable_sizes()->set_num_graphs(3);
+  graphs.mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{41, 1, 40, 20, 2, 2}));
+  EXPECT_THAT(rejections_of(R"(device_profile {
+                         components { component: 'nodes' max_rows: 40 bytes_per_row: 1 }
+                         components { component: 'edges' max_rows: 40 bytes_per_row: 1 }
+                         memory_bytes: 50 })",
+                            StreamBounds(), graphs),
+              ElementsAre("REJECTION_REASON_TOO_LARGE 0 nodes 40",
+                          "REJECTION_REASON_TOO_MUCH_MEMORY 1  50"));
+  EXPECT_THAT(rejections_of(R"(limits { capacities { component: 'nodes' rows: 50 }
+                                        capacities { component: 'edges' rows: 50 }
+                                        capacities { component: 'graphs' rows: 4 } }
+                               padding: PADDING_TFGNN
+                               min_rows { component: 'nodes' rows: 3 })",
+                            StreamBounds(), graphs),
+              ElementsAre("REJECTION_REASON_TOO_SMALL 2 nodes 3"));
+  StreamBounds bounds;
+  bounds.max_batch_bytes = 40;
+  graphs.add_tensors()->set_name("x");
+  graphs.mutable_tensors(0)->set_data(std::string(41 + 40 + 2, 'x'));
+  EXPECT_THAT(rejections_of(R"(schema { components: 'nodes' components: 'edges'
+                                        tensors { name: 'x' dtype: DATA_TYPE_INT8
+                                                  component: 'nodes' } }
+                               limits { capacities { component: 'edges' rows: 1000 } })",
+                            bounds, graphs),
+              ElementsAre("REJECTION_REASON_TOO_MANY_BYTES 0  40"));
+}
+
+TEST_F(ProfiledPackHandlerTest, TwoThousandGraphsAreHeldUnlessItIsSaid) {
+  ASSERT_THAT(Open(Profile()), IsOk());
+  ASSERT_THAT(AcceptSquares(std::vector<uint32_t>(1999, 10), 0), IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+  ASSERT_THAT(AcceptSquares({10}, 1999), IsOk());
+  EXPECT_EQ(TakeAll().at(0).tuned().num_graphs(), 2000U);
 }
 
 TEST_F(ProfiledPackHandlerTest, HalfCloseAndFlushEndTheCalibration) {
@@ -564,6 +708,49 @@ TEST_F(ProfiledPackHandlerTest, OpenNamesWhatIsWrongWithTheProfile) {
                     absl::StatusCode::kFailedPrecondition, "created with [atoms]");
   // Nothing of these was created.
   EXPECT_EQ(histograms_.num_histograms(), 1U);
+  EXPECT_THAT(Open(Profile() + "calibration { num_graphs: 65536 }"), IsOk());
+}
+
+// Others may change it while the stream collects its own graphs.
+TEST_F(ProfiledPackHandlerTest, AHistogramMayBeAnotherByTheTimeOfTheSearch) {
+  const HistogramKey key = {"h", SizeSchema::NodesAndEdges()};
+  const SizeTable one = SizeTable::WithConsecutiveIds(1, 2, {10, 20}, 0).value();
+  const auto end_after = [&](const auto& change) {
+    EXPECT_THAT(histograms_.Observe(key, one, std::nullopt, clock_.Now()), IsOk());
+    PackHandler handler(&clock_, {}, &histograms_, &observers_);
+    auto open = std::make_unique<v1::PackRequest>();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("open { ", Profile(), "calibration { num_graphs: 2 histogram: 'h' } }"),
+        open.get()));
+    EXPECT_THAT(handler.Accept(std::move(open)), IsOk());
+    EXPECT_TRUE((*handler.Next())->message.has_opened());
+    EXPECT_FALSE((*handler.Next()).has_value());
+    change();
+    auto sizes = std::make_unique<v1::PackRequest>();
+    sizes->mutable_sizes()->set_num_graphs(1);
+    sizes->mutable_sizes()->set_counts(Uint32sToWire({1, 1}));
+    EXPECT_THAT(handler.Accept(std::move(sizes)), IsOk());
+    const absl::Status ended = handler.Next().status();
+    histograms_.Delete("h").IgnoreError();
+    return ended;
+  };
+  EXPECT_THAT(end_after([] {}), IsOk());
+  EXPECT_THAT(end_after([&] { EXPECT_THAT(histograms_.Delete("h"), IsOk()); }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  EXPECT_THAT(end_after([&] {
+                EXPECT_THAT(histograms_.Delete("h"), IsOk());
+                EXPECT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value()},
+                                                SizeTable(), std::nullopt, clock_.Now()),
+                            IsOk());
+              }),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "calibration: histogram 'h' has other components than the stream"));
+  EXPECT_THAT(end_after([&] {
+                SizeHistogram most(2);
+                EXPECT_THAT(most.Add({0, 0}, UINT64_MAX - 1), IsOk());
+                EXPECT_THAT(histograms_.Merge(key, most, std::nullopt, clock_.Now()), IsOk());
+              }),
+              testing::Not(IsOk()));
 }
 
 TEST_F(ProfiledPackHandlerTest, AHistogramOfGraphsThatDoNotFitEndsTheStream) {
@@ -715,6 +902,29 @@ TEST_F(ObserveHandlerTest, AResponseAnswersAsManyRequestsAsAskedFor) {
                        HasSubstr("requests_per_response: 1025, at most 1024")));
 }
 
+TEST_F(ObserveHandlerTest, AResponseHasTheProducerOfTheLastRequestThatItAnswers) {
+  const std::string sizes = R"(sizes { num_graphs: 1 counts: "\1\0\0\0\2\0\0\0" })";
+  const std::string asks = "producer_sequence { producer: 'w0' }";
+  ASSERT_THAT(Accept("histogram: 'h' requests_per_response: 2 "
+                     "producer_sequence { producer: 'w0' sequence: 1 }" +
+                     sizes),
+              IsOk());
+  ASSERT_THAT(Accept(asks), IsOk());
+  const v1::ObserveResponse asked = **handler_.Next();
+  EXPECT_EQ(asked.num_requests(), 2U);
+  EXPECT_EQ(asked.num_counted(), 1U);
+  EXPECT_EQ(asked.producer_sequence().producer(), "w0");
+  EXPECT_EQ(asked.producer_sequence().sequence(), 0U);
+  EXPECT_EQ(asked.producer_state().next_sequence(), 2U);
+  ASSERT_THAT(Accept(asks), IsOk());
+  ASSERT_THAT(Accept(sizes), IsOk());
+  const v1::ObserveResponse counted = **handler_.Next();
+  EXPECT_EQ(counted.num_requests(), 2U);
+  EXPECT_EQ(counted.num_counted(), 1U);
+  EXPECT_EQ(counted.num_graphs(), 2U);
+  EXPECT_FALSE(counted.has_producer_sequence());
+}
+
 TEST_F(ObserveHandlerTest, UnsetMeansAsTheHistogramHasIt) {
   ASSERT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value(), absl::Minutes(1)},
                                   SizeTable::WithConsecutiveIds(1, 1, {7}, 0).value(), std::nullopt,
@@ -753,6 +963,55 @@ TEST_F(ObserveHandlerTest, TheFirstRequestNamesTheHistogramForAll) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("components: differ")));
   EXPECT_THAT(Accept("half_life { seconds: 1 }"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("half_life: differs")));
+}
+
+TEST_F(ObserveHandlerTest, WhatIsMalformedIsNamed) {
+  const auto refused = [](const std::string& message) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
+  };
+  const std::string bad_time = "half_life { seconds: 1 nanos: -1 }";
+  const std::string why_bad = "half_life: 1 seconds and -1 nanos are not a duration";
+  EXPECT_THAT(Accept("histogram: 'h' components: 'graphs'"), refused("'graphs' is implied"));
+  EXPECT_THAT(Accept("histogram: 'h' " + bad_time), refused(why_bad));
+  EXPECT_THAT(Accept("histogram: 'h' requests_per_response: 1025"),
+              refused("requests_per_response: 1025, at most 1024"));
+  ASSERT_THAT(Accept("histogram: 'h' requests_per_response: 1024 half_life { seconds: 7 }"),
+              IsOk());
+  ASSERT_THAT(Accept("histogram: 'h' requests_per_response: 1024 half_life { seconds: 7 } "
+                     "components: 'nodes' components: 'edges'"),
+              IsOk());
+  EXPECT_THAT(Accept("components: 'graphs'"), refused("'graphs' is implied"));
+  EXPECT_THAT(Accept(bad_time), refused(why_bad));
+  EXPECT_THAT(Accept("sizes { num_graphs: 1 counts: 'abc' }"),
+              refused("sizes.counts: 3 bytes, 1 graphs of 2 components take 8"));
+  handler_.HalfClose();
+  EXPECT_EQ((*handler_.Next())->num_requests(), 2U);
+}
+
+// Where servers share their histograms, they have to be asked for.
+class UnreachableHistograms final : public HistogramStore {
+ public:
+  UnreachableHistograms() : HistogramStore({}) {}
+  absl::StatusOr<SizeSchema> SchemaOf(absl::string_view /*name*/) const override {
+    return absl::UnavailableError("nobody answers for the schema");
+  }
+  absl::StatusOr<ProducerHistory> GetProducer(absl::string_view /*name*/,
+                                              absl::string_view /*producer*/) const override {
+    return absl::UnavailableError("nobody answers for the producer");
+  }
+};
+
+TEST_F(ObserveHandlerTest, WhatCannotBeAskedForIsSaid) {
+  UnreachableHistograms histograms;
+  for (const auto& [text, why] :
+       {std::pair("histogram: 'h'", "nobody answers for the schema"),
+        std::pair("histogram: 'h' components: 'atoms' producer_sequence { producer: 'p' }",
+                  "nobody answers for the producer")}) {
+    ObserveHandler handler(&clock_, &histograms);
+    auto request = std::make_unique<v1::ObserveRequest>();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get()));
+    EXPECT_THAT(handler.Accept(std::move(request)), StatusIs(absl::StatusCode::kUnavailable, why));
+  }
 }
 
 }  // namespace

@@ -439,6 +439,11 @@ TEST_F(PackLaneTest, GraphsInASlotThatTheClientDoesNotHaveAreRefused) {
   EXPECT_THAT(Accept(*handler, graphs_in(0, UINT32_MAX)), refused("does not fit the slot"));
   const uint32_t most = static_cast<uint32_t>(client.slot_bytes() / (3 * sizeof(float)));
   EXPECT_THAT(Accept(*handler, graphs_in(0, most)), refused("does not fit the slot"));
+  EXPECT_THAT(Accept(*handler, graphs_in(0, most)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("lane: tensor 'x' with ", most + 1,
+                                    " rows of 12 bytes does not fit the slot of ",
+                                    client.slot_bytes(), " bytes behind its first 0")));
   // As often as it likes: the server gives it again each time.
   for (int i = 0; i < 10; ++i) EXPECT_THAT(Accept(*handler, graphs_in(0, most - 1)), IsOk());
   // Without a lane there are no slots.

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/rights.pb.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -78,6 +80,20 @@ TEST_F(ReflectionHandlerTest, GivesAFileWithAllThatItImports) {
   }
 }
 
+TEST_F(ReflectionHandlerTest, ExtensionsAreFoundByWhatTheyExtend) {
+  const std::string type = "google.protobuf.FieldOptions";
+  const auto told = Ask("all_extension_numbers_of_type: '" + type + "'");
+  const auto& numbers = told.all_extension_numbers_response();
+  EXPECT_EQ(numbers.base_type_name(), type);
+  EXPECT_THAT(numbers.extension_number(),
+              ::testing::IsSupersetOf({v1::right.number(), v1::thing.number()}));
+  const auto files =
+      FilesOf(Ask(absl::StrCat("file_containing_extension { containing_type: '", type,
+                               "' extension_number: ", v1::right.number(), " }")));
+  ASSERT_THAT(files, ::testing::SizeIs(2));
+  EXPECT_EQ(files[0], "packhouse/v1/rights.proto");
+}
+
 TEST_F(ReflectionHandlerTest, SaysWhatIsNotThere) {
   for (const char* request :
        {"file_containing_symbol: 'packhouse.v1.Nothing'", "file_by_filename: 'nothing.proto'",
@@ -87,7 +103,9 @@ TEST_F(ReflectionHandlerTest, SaysWhatIsNotThere) {
     SCOPED_TRACE(request);
     const auto response = Ask(request);
     EXPECT_EQ(response.error_response().error_code(), 5);
-    EXPECT_THAT(response.error_response().error_message(), HasSubstr("there is no '"));
+    EXPECT_THAT(response.error_response().error_message(),
+                ::testing::MatchesRegex("there is no '(packhouse.v1.Nothing|nothing.proto|Nothing|"
+                                        "packhouse.v1.PackRequest 7)'"));
   }
   const auto none = Ask("all_extension_numbers_of_type: 'packhouse.v1.PackRequest'");
   EXPECT_EQ(none.all_extension_numbers_response().base_type_name(), "packhouse.v1.PackRequest");
@@ -97,12 +115,15 @@ TEST_F(ReflectionHandlerTest, SaysWhatIsNotThere) {
 TEST_F(ReflectionHandlerTest, RefusesLongNamesAndRequestsForNothing) {
   const std::string longest(ReflectionHandler::kMaxNameLength, 'n');
   EXPECT_THAT(Accept("file_by_filename: '" + longest + "'"), IsOk());
-  for (const char* field :
-       {"host", "file_by_filename", "file_containing_symbol", "list_services"}) {
+  for (const char* field : {"host", "file_by_filename", "file_containing_symbol", "list_services",
+                            "all_extension_numbers_of_type"}) {
     EXPECT_THAT(Accept(std::string(field) + ": '" + longest + "n'"),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("a name of 1025 bytes, at most 1024")));
   }
+  EXPECT_THAT(Accept("file_containing_extension { containing_type: '" + longest + "n' }"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a name of 1025 bytes, at most 1024")));
   EXPECT_THAT(Accept(""), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nothing")));
 }
 

@@ -333,6 +333,27 @@ TEST(ToldAnswersTest, OfASearchForLimits) {
   EXPECT_EQ(told.single_shape().packs(), 204U);
   EXPECT_EQ(told.cheapest_shape().packs(), 304U);
   EXPECT_EQ(told.least_cost(), 12.5);
+  EXPECT_EQ(all[0].cell().ShortDebugString(),
+            "capacities: 91 capacities: 92 capacities: 93 harmonic_mean: 0.875 epoch_cost: 94.5 "
+            "planned: true");
+  EXPECT_EQ(
+      all[1].frontier().ShortDebugString(),
+      "limits { capacities { component: \"nodes\" rows: 401 } capacities { component: \"edges\" "
+      "rows: 402 } capacities { component: \"graphs\" rows: 403 } } packs: 404 lower_bound: 405 "
+      "epoch_cost: 406.5 harmonic_mean: 0.0024570024570024569 components { component: \"nodes\" "
+      "capacity: 410 efficiency: 0.5 fullest_pack: 411 efficiency_of_fullest: 0.25 } components { "
+      "component: \"edges\" capacity: 412 efficiency: 0.125 fullest_pack: 413 "
+      "efficiency_of_fullest: 0.75 } components { component: \"graphs\" capacity: 414 efficiency: "
+      "0.375 fullest_pack: 415 efficiency_of_fullest: 0.625 } batch_bytes: 408");
+  v1::TuneRecommendation rest = told;
+  rest.clear_shapes();
+  rest.clear_single_shape();
+  rest.clear_cheapest_shape();
+  EXPECT_EQ(
+      rest.ShortDebugString(),
+      "epoch_cost: 11.5 least_cost: 12.5 harmonic_mean: 0.625 exact: true reasons: \"reason\" "
+      "oversize { num_graphs: 71 largest: 74 largest: 75 needed_rows: 76 needed_rows: 77 "
+      "needed_rows: 78 num_apart: 72 needed_bytes: 79 num_shapes: 73 } group_graphs: 81");
 }
 
 EpochProgress SomeProgress() {

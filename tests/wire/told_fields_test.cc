@@ -129,6 +129,35 @@ TEST(ToldFieldsTest, OfClients) {
   for (const v1::OpenCall& told : wire.calls()) {
     EXPECT_EQ(told.transport() == v1::TRANSPORT_LANE, told.is_stream() && &told != &wire.calls(0));
   }
+  EXPECT_EQ(wire.clients(0).ShortDebugString(),
+            "client: \"client\" is_principal: true peers: \"ipv4:10.0.0.1:1\" num_streams: 4 "
+            "num_calls: 2 num_sessions: 1 num_leases: 5 num_lane_streams: 3");
+  EXPECT_EQ(wire.calls(1).ShortDebugString(),
+            "client: \"client\" peer: \"ipv4:10.0.0.1:1\" method: \"Load\" is_stream: true "
+            "resource: \"resource\" request_id: \"request\" trace: \"trace\" started { seconds: 5 "
+            "nanos: 250000000 } transport: TRANSPORT_LANE");
+  EXPECT_EQ(wire.workers(0).ShortDebugString(),
+            "client: \"client\" job: \"job\" epoch: 2 queue: 4 worker: \"worker\" session: 3 "
+            "num_leases: 5");
+  // Each of them apart, in the order of their names.
+  OpenCallInfo earlier = unary;
+  earlier.client = "a";
+  earlier.peer = "ipv4:10.0.0.2:2";
+  OpenCallInfo again = earlier;
+  again.peer = "ipv4:10.0.0.2:1";
+  wire.Clear();
+  ClientsToWire({call, earlier, again, again}, {{{"job", 2}, 3, "b", 4, "worker", 5}}, wire);
+  std::vector<std::string> clients;
+  for (const v1::ConnectedClient& client : wire.clients()) {
+    clients.push_back(client.ShortDebugString());
+  }
+  EXPECT_THAT(
+      clients,
+      ElementsAre(
+          "client: \"a\" is_principal: true peers: \"ipv4:10.0.0.2:1\" peers: \"ipv4:10.0.0.2:2\" "
+          "num_calls: 3",
+          "client: \"b\" num_sessions: 1 num_leases: 5",
+          "client: \"client\" is_principal: true peers: \"ipv4:10.0.0.1:1\" num_streams: 1"));
 }
 
 TEST(ToldFieldsTest, OfFilesAndQuotas) {
@@ -138,6 +167,15 @@ TEST(ToldFieldsTest, OfFilesAndQuotas) {
   v1::QuotaUse quota;
   QuotaToWire({"namespace", "quota", 2, 3}, quota);
   EXPECT_THAT(UntoldFields(quota), IsEmpty());
+  EXPECT_EQ(
+      file.ShortDebugString(),
+      "name: \"name\" failure: \"failure\" expires { seconds: 5 nanos: 250000000 } num_reloads: 7");
+  EXPECT_EQ(quota.ShortDebugString(), R"(namespace: "namespace" quota: "quota" used: 2 limit: 3)");
+  FileToWire({"name", "", absl::InfiniteFuture(), 0}, file);
+  EXPECT_EQ(file.num_reloads(), 0U);
+  v1::ServerFile endless;
+  FileToWire({"name", "", absl::InfiniteFuture(), 0}, endless);
+  EXPECT_EQ(endless.ShortDebugString(), "name: \"name\"");
 }
 
 std::shared_ptr<const GraphSchema> FullSchema() {
@@ -183,6 +221,18 @@ TEST(ToldFieldsTest, OfADatasetAndItsVerification) {
   v1::VerifyDatasetResponse told;
   VerifyProgressToWire(progress, told);
   EXPECT_THAT(UntoldFields({&verified, &told}), IsEmpty());
+  EXPECT_EQ(verified.ShortDebugString(),
+            "num_records: 28 num_records_total: 29 num_bytes: 30 num_bytes_total: 31 finished: "
+            "true num_damaged: 24 damaged { record: 25 first_graph: 26 num_graphs: 27 message: "
+            "\"damaged\" } disagreements: \"disagreement\"");
+  EXPECT_EQ(
+      wire.datasets(0).ShortDebugString(),
+      "name: \"name\" schema { components: \"nodes\" components: \"edges\" tensors { name: "
+      "\"index\" dtype: DATA_TYPE_INT32 row_shape: 2 component: \"edges\" index_into: \"nodes\" "
+      "layout: LAYOUT_ROWS_LAST } tensors { name: \"padded\" dtype: DATA_TYPE_FLOAT32 component: "
+      "\"nodes\" padding_value: \"\\000\\000\\200?\" } } state: DATASET_STATE_SEALED version: 7 "
+      "num_graphs: 4 num_records: 5 num_bytes: 6 max_bytes: 1 max_rows { component: \"nodes\" "
+      "rows: 2 } max_rows { component: \"edges\" rows: 3 } grouped: true id: 8");
 }
 
 TEST(ToldFieldsTest, OfAJob) {
@@ -196,6 +246,18 @@ TEST(ToldFieldsTest, OfAJob) {
   JobToWire({"job", {epoch}, 8, 9, 10}, wire);
   EXPECT_THAT(UntoldFields(wire),
               ElementsAre("epochs.last_used.nanos", "last_used.nanos", "owner"));
+  EXPECT_EQ(wire.ShortDebugString(),
+            "job: \"job\" epochs { epoch: 1 generation: 2 num_done: 30 num_batches: 40 dataset: "
+            "\"dataset\" num_sessions: 6 client: \"client\" last_used { seconds: 7 } num_segments: "
+            "5 segmentation_loss: 0.60000000000000009 } num_epochs: 8 num_sessions: 9 last_used { "
+            "seconds: 10 }");
+  epoch.used_seconds = 0;
+  epoch.progress.segments = {};
+  wire.Clear();
+  JobToWire({"job", {epoch}, 8, 9, 0}, wire);
+  EXPECT_FALSE(wire.has_last_used());
+  EXPECT_FALSE(wire.epochs(0).has_last_used());
+  EXPECT_EQ(wire.epochs(0).segmentation_loss(), 0);
 }
 
 TEST(ToldFieldsTest, OfASourceGraph) {
@@ -270,6 +332,19 @@ TEST(ToldFieldsTest, OfAPlan) {
   v1::PlanSummary wire;
   SummaryToWire(outcome, schema, absl::Seconds(16) + absl::Nanoseconds(17), wire);
   EXPECT_THAT(UntoldFields(wire), ElementsAre("unfinished"));
+  EXPECT_EQ(
+      wire.ShortDebugString(),
+      "name: \"filling first-fit edges\" heuristic { algorithm: PLAN_ALGORITHM_TUPLE_PACKING "
+      "priority { kind: PRIORITY_KIND_COMPONENT component: \"edges\" weights: 2 weights: 3 } "
+      "placement: PLACEMENT_RULE_FIRST_FIT opening: OPENING_RULE_FILL } packs: 11 lower_bound: 14 "
+      "lower_bound_name: \"linear program\" gap: 0.5 components { component: \"nodes\" capacity: "
+      "20 efficiency: 0.047619047619047616 fullest_pack: 21 efficiency_of_fullest: "
+      "0.045454545454545456 } components { component: \"edges\" capacity: 30 efficiency: "
+      "0.032258064516129031 fullest_pack: 31 efficiency_of_fullest: 0.03125 } components { "
+      "component: \"graphs\" capacity: 40 efficiency: 0.024390243902439025 fullest_pack: 41 "
+      "efficiency_of_fullest: 0.023809523809523808 } keeps_limits: true num_patterns: 13 elapsed { "
+      "seconds: 16 nanos: 17 } lower_bound_kind: LOWER_BOUND_KIND_LINEAR_PROGRAM optimal: true "
+      "winner: \"mixing\" steps: 15 receipt: \"receipt\"");
   outcome.finished = false;
   v1::PlanSummary unfinished;
   SummaryToWire(outcome, schema, absl::ZeroDuration(), unfinished);
@@ -305,6 +380,16 @@ TEST(ToldFieldsTest, OfATuning) {
   v1::TuneProgress progress;
   TuneProgressToWire({61, 62, 63, &shape}, schema, progress);
   EXPECT_THAT(UntoldFields(progress), IsEmpty());
+  EXPECT_EQ(progress.ShortDebugString(),
+            "candidates: 61 planned: 62 excluded: 63 incumbent { limits { capacities { component: "
+            "\"nodes\" rows: 51 } capacities { component: \"edges\" rows: 52 } capacities { "
+            "component: \"graphs\" rows: 53 } } packs: 54 lower_bound: 55 epoch_cost: 56.5 "
+            "harmonic_mean: 0.57 components { component: \"nodes\" capacity: 20 efficiency: "
+            "0.047619047619047616 fullest_pack: 21 efficiency_of_fullest: 0.045454545454545456 } "
+            "components { component: \"edges\" capacity: 30 efficiency: 0.032258064516129031 "
+            "fullest_pack: 31 efficiency_of_fullest: 0.03125 } components { component: \"graphs\" "
+            "capacity: 40 efficiency: 0.024390243902439025 fullest_pack: 41 efficiency_of_fullest: "
+            "0.023809523809523808 } batch_bytes: 58 }");
   OversizeGraphs oversize;
   oversize.num_graphs = 71;
   oversize.num_apart = 72;
@@ -377,6 +462,16 @@ TEST(ToldFieldsTest, OfAStreamsTunedShapes) {
   TunedToWire(found, schema.sizes(), wire);
   // Bytes of batches are told by streams of whole graphs.
   EXPECT_THAT(UntoldFields(wire), ElementsAre("shapes.batch_bytes"));
+  EXPECT_EQ(wire.ShortDebugString(),
+            "shapes { capacities { component: \"nodes\" rows: 51 usable_rows: 51 } capacities { "
+            "component: \"edges\" rows: 52 usable_rows: 52 } capacities { component: \"graphs\" "
+            "rows: 53 usable_rows: 52 } memory_bytes: 56 expected_share: 0.55 } components { "
+            "component: \"nodes\" expected_efficiency: 0.57 term: CAPACITY_TERM_MAX_ROWS } "
+            "components { component: \"edges\" expected_efficiency: 0.58 term: "
+            "CAPACITY_TERM_MEMORY_BYTES } components { component: \"graphs\" expected_efficiency: "
+            "0.59 term: CAPACITY_TERM_SERVER } expected_overhead: 0.625 num_graphs: 91 oversize { "
+            "num_graphs: 71 largest: 74 largest: 75 needed_rows: 76 needed_rows: 77 needed_rows: "
+            "78 num_apart: 72 needed_bytes: 79 num_shapes: 73 } reasons: \"reason\"");
   EXPECT_EQ(wire.shapes(0).capacities(2).rows(), 53);
   EXPECT_EQ(wire.shapes(0).capacities(2).usable_rows(), 52);
   EXPECT_EQ(wire.components(1).term(), v1::CAPACITY_TERM_MEMORY_BYTES);
@@ -482,6 +577,12 @@ TEST(ToldFieldsTest, OfABatch) {
   LoadedBatchToWire(event, /*epoch=*/1, wire);
   // Tensors are sent beside the message (server/calls/batch_reply.h).
   EXPECT_THAT(UntoldFields(wire), ElementsAre("batch.tensors"));
+  EXPECT_EQ(wire.ShortDebugString(),
+            "batch { id: 2 epoch: 1 step: 3 graph_ids: "
+            "\"\\010\\000\\000\\000\\000\\000\\000\\000\\t\\000\\000\\000\\000\\000\\000\\000\" "
+            "sizes: \"\\n\\000\\000\\000\\013\\000\\000\\000\" real_rows: 12 real_rows: 13 rows: "
+            "14 rows: 15 } is_padding: true is_redelivered: true graphs_of_step: 4 shape: 5 "
+            "drawn_smaller { graph_id: 6 level: 7 }");
 }
 
 TEST(ToldFieldsTest, OfADeviceModel) {
@@ -497,6 +598,54 @@ TEST(ToldFieldsTest, OfADeviceModel) {
   v1::DeviceModel wire;
   DeviceModelToWire({"model", "device"}, kept, model, /*with_shapes=*/true, wire);
   EXPECT_THAT(UntoldFields(wire), ElementsAre("last_report.nanos"));
+  EXPECT_EQ(
+      wire.ShortDebugString(),
+      "model: \"model\" device: \"device\" components { component: \"nodes\" seconds_per_row: 42.5 "
+      "bytes_per_row: 52.5 } components { component: \"edges\" seconds_per_row: 43.5 "
+      "bytes_per_row: 53.5 } components { component: \"graphs\" seconds_per_row: 44.5 "
+      "bytes_per_row: 54.5 } fixed_seconds: 41.5 least_seconds: 45.5 spread: 46.5 fixed_bytes: "
+      "51.5 most_bytes: 61 num_reports: 29 num_out_of_memory: 30 last_report { seconds: 31 } "
+      "shapes { capacities { capacities { component: \"nodes\" rows: 21 } capacities { component: "
+      "\"edges\" rows: 22 } capacities { component: \"graphs\" rows: 23 } } num_batches: 24 "
+      "seconds: 28.5 expected_seconds: 2914.5 peak_bytes: 26 num_out_of_memory: 25 }");
+  // Nothing is fitted yet.
+  wire.Clear();
+  DeviceModelToWire({"model", "device"}, kept, MeasuredModel(), /*with_shapes=*/true, wire);
+  EXPECT_EQ(wire.ShortDebugString(),
+            "model: \"model\" device: \"device\" components { component: \"nodes\" } components { "
+            "component: \"edges\" } components { component: \"graphs\" } num_reports: 29 "
+            "num_out_of_memory: 30 last_report { seconds: 31 } shapes { capacities { capacities { "
+            "component: \"nodes\" rows: 21 } capacities { component: \"edges\" rows: 22 } "
+            "capacities { component: \"graphs\" rows: 23 } } num_batches: 24 seconds: 28.5 "
+            "peak_bytes: 26 num_out_of_memory: 25 }");
+}
+
+TEST(ToldFieldsTest, OfRejections) {
+  v1::Epoch wire;
+  RejectionsToWire(7,
+                   {{.id = 1, .component = OversizeItem::kBytes, .value = 2, .bound = 3},
+                    {.id = 4, .component = 1, .value = 5, .bound = 6},
+                    {.id = 8, .component = 2, .value = 9, .bound = 10, .is_too_small = true}},
+                   SizeSchema::NodesAndEdges(), wire);
+  EXPECT_EQ(wire.ShortDebugString(),
+            "num_rejected: 7 rejections { graph_id: 1 reason: REJECTION_REASON_TOO_MANY_BYTES "
+            "value: 2 bound: 3 } rejections { graph_id: 4 reason: REJECTION_REASON_TOO_LARGE "
+            "component: \"edges\" value: 5 bound: 6 } rejections { graph_id: 8 reason: "
+            "REJECTION_REASON_TOO_SMALL component: \"graphs\" value: 9 bound: 10 }");
+}
+
+TEST(ToldFieldsTest, NamesOfSnapshotsAreThoseOfFolders) {
+  for (const std::string& name : {std::string("a"), std::string(63, 'z'), std::string("A-b_c.9")}) {
+    EXPECT_THAT(CheckSnapshotName(name), IsOk()) << name;
+  }
+  for (const std::string& name : {std::string(), std::string(64, 'z'), std::string(".a"),
+                                  std::string("a/b"), std::string("a b")}) {
+    EXPECT_THAT(CheckSnapshotName(name),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("name: '", name,
+                                      "' is not 1 to 63 characters of [A-Za-z0-9_.-], without a "
+                                      "dot at the beginning")));
+  }
 }
 
 std::string PlanOfPartition(const v1::PartitionRequest& request) {

@@ -120,6 +120,20 @@ TEST(DatasetToWireTest, TellsWhatItWasCreatedWith) {
   EXPECT_EQ(wire.DebugString(), expected.DebugString());
 }
 
+TEST(DatasetToWireTest, AnOpenOneWithoutBoundsSaysLittle) {
+  DatasetInfo info;
+  info.name = "d";
+  info.schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  info.options.max_counts = {0, 3};
+  info.state = DatasetState::kOpen;
+  v1::Dataset wire;
+  DatasetToWire(info, wire);
+  EXPECT_EQ(wire.ShortDebugString(),
+            "name: \"d\" schema { components: \"nodes\" components: \"edges\" } state: "
+            "DATASET_STATE_OPEN max_rows { component: \"edges\" rows: 3 }");
+}
+
 TEST(DatasetListToWireTest, OfADamagedDataSetOnlyTheNameIsKnown) {
   DatasetList list;
   DatasetInfo& info = list.datasets.emplace_back();

@@ -9,6 +9,7 @@
 #include <new>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -285,6 +286,61 @@ TEST_F(WireFootprintTest, CountsLongStringsThatGrow) {
   request.mutable_graphs()->add_tensors()->mutable_data()->resize(60'000'000);
   const FootprintTable table(request);
   EXPECT_TRUE(Check(table, request, request.SerializeAsString(), 8192));
+}
+
+// To the byte: chunks of the allocator, and what arrays take while they grow.
+TEST_F(WireFootprintTest, IsTheSumOfItsParts) {
+  const auto measure = [](const Message& message, const std::string& unknown = "") {
+    const std::string bytes = message.SerializeAsString() + unknown;
+    Pieces pieces(bytes, 8192);
+    return *FootprintTable(message).Measure(&pieces.stream, bytes.size(), kNoBound);
+  };
+  v1::AcknowledgeRequest request;
+  const uint64_t empty = measure(request).bytes;
+  EXPECT_EQ(empty, ChunkFor(request.SpaceUsedLong()) + 16);
+  // Those that have room in the object, and those that get at least twice as much. Large ones may
+  // take a page more, and very large ones grow.
+  constexpr size_t kMapped = size_t{128} << 10;
+  const std::pair<size_t, size_t> strings[] = {{1, 0},
+                                               {15, 0},
+                                               {16, 48},
+                                               {30, 48},
+                                               {39, 48},
+                                               {40, 64},
+                                               {1000, 1024},
+                                               {kMapped - 2, kMapped + 16},
+                                               {kMapped - 1, kMapped + 16 + 4096},
+                                               {60'000'000, 100'000'016 + 50'000'016 + 2 * 4096}};
+  for (const auto& [length, characters] : strings) {
+    request.set_job(std::string(length, 'j'));
+    EXPECT_EQ(measure(request).bytes, empty + 48 + characters) << length;
+  }
+  // Numbers: the first ones have room for two, and half of the rest may be empty.
+  for (const uint64_t number : {1, 2, 3, 1000, 8191, 8192}) {
+    request = v1::AcknowledgeRequest();
+    for (uint64_t i = 0; i < number; ++i) request.add_batches(1);
+    EXPECT_EQ(measure(request).bytes,
+              empty + 32 + 16 * (number - 1) + 8 * number + (number < 8192 ? 0 : 2 * 4096))
+        << number;
+  }
+  v1::PlanRequest plan;
+  const uint64_t of_plan = measure(plan).bytes;
+  for (uint64_t i = 1; i <= 3; ++i) {
+    plan.mutable_warm_start()->add_patterns();
+    EXPECT_EQ(measure(plan).bytes, of_plan + ChunkFor(v1::PackingPlan().SpaceUsedLong()) +
+                                       i * ChunkFor(v1::Pattern().SpaceUsedLong()) + 32 +
+                                       16 * (i - 1) + 8 * i);
+  }
+  // Unknown numbers, and a text of 3 characters. The first has the set made.
+  const std::string unknown("\xf8\x07\x01\xfa\x07\x03xyz", 9);
+  request = v1::AcknowledgeRequest();
+  const std::pair<size_t, uint64_t> unknowns[] = {{3, 128}, {9, 128 + 48 + 48}};
+  for (const auto& [num_bytes, bytes] : unknowns) {
+    const WireFootprint measured = measure(request, unknown.substr(0, num_bytes));
+    EXPECT_EQ(measured.bytes, empty + bytes) << num_bytes;
+    // But for the array, which is everybody's.
+    EXPECT_EQ(measured.unknown_bytes, bytes - (num_bytes == 3 ? 16 : 32)) << num_bytes;
+  }
 }
 
 // Nobody is refused, or charged, for what the message does not take.

@@ -231,6 +231,11 @@ TEST(SummaryToWireTest, CarriesTheCertificate) {
   EXPECT_EQ(wire.lower_bound_kind(), v1::LOWER_BOUND_KIND_LINEAR_PROGRAM);
   EXPECT_TRUE(wire.optimal());
 
+  outcome.bound = {11, LowerBoundKind::kVolume, 0};
+  SummaryToWire(outcome, SizeSchema::NodesAndEdges(), absl::ZeroDuration(), wire);
+  EXPECT_EQ(wire.lower_bound_name(), "volume of nodes");
+  EXPECT_EQ(wire.lower_bound_kind(), v1::LOWER_BOUND_KIND_VOLUME);
+
   outcome.finished = false;
   SummaryToWire(outcome, SizeSchema::NodesAndEdges(), absl::ZeroDuration(), wire);
   EXPECT_TRUE(wire.unfinished());
