@@ -2,16 +2,22 @@
 // damage goes unseen.
 #include "service/engine/histograms/histogram_file.h"
 
+#include <bit>
+#include <cstdint>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -104,6 +110,226 @@ TEST_F(HistogramFileTest, WhatIsReadGoesOnAsWhatWasWritten) {
   }
 }
 
+// A file by hand, as docs/storage-format.md has it.
+constexpr char kTitle[] = "packhouse histograms 1\n";
+
+std::string Number(uint64_t number, size_t bytes) {
+  std::string out;
+  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(number >> (8 * i)));
+  return out;
+}
+std::string Text(const std::string& text) { return Number(text.size(), 4) + text; }
+std::string Section(const std::string& bytes) {
+  const std::string framed = Number(bytes.size(), 8) + bytes;
+  return framed + Number(Crc32c(framed), 4);
+}
+
+struct HeadByHand {
+  std::vector<std::string> components = {"a", "b"};
+  // Of one that decays: half-life, landmark, latest time, all weights.
+  std::string decay = Number(0, 1);
+  std::vector<uint32_t> digests = {7, 9};
+  uint64_t last = 5;
+  uint64_t rows = 1;
+  std::string rest = "";
+
+  std::string Bytes() const {
+    std::string bytes = "h" + Text("of") + Number(components.size(), 4);
+    for (const std::string& component : components) bytes += Text(component);
+    bytes += decay + Number(6'000'000'000, 8);
+    bytes += Number(1, 4) + Text("p") + Number(last, 8) + Number(33, 8);
+    bytes += Number(digests.size(), 4);
+    for (const uint32_t digest : digests) bytes += Number(digest, 4);
+    return bytes + Number(rows, 8) + rest;
+  }
+};
+std::string Decay(int64_t seconds, uint64_t nanoseconds, double total) {
+  return Number(1, 1) + Number(static_cast<uint64_t>(seconds), 8) + Number(nanoseconds, 4) +
+         Number(1'700'000'000'000'000'003, 8) + Number(1'700'000'001'000'000'000, 8) +
+         Number(std::bit_cast<uint64_t>(total), 8);
+}
+std::string Row(uint32_t a, uint32_t b, uint64_t count) {
+  return Number(a, 4) + Number(b, 4) + Number(count, 8);
+}
+std::string EndOf(uint64_t count) { return Section("e" + Number(count, 8)); }
+
+// What one release has written, the next one reads, and writes so again.
+TEST_F(HistogramFileTest, TheBytesStayFromReleaseToRelease) {
+  HeadByHand decaying;
+  decaying.decay = Decay(2, 500'000'001, 2.5);
+  decaying.rows = 2;
+  const auto bits = [](double weight) { return std::bit_cast<uint64_t>(weight); };
+  const std::vector<std::string> files = {
+      kTitle + Section(HeadByHand().Bytes()) + Section("r" + Row(3, 4, 5)) + EndOf(1),
+      kTitle + Section(decaying.Bytes()) +
+          Section("r" + Row(3, 4, bits(0.5)) + Row(1, 9, bits(2))) + EndOf(1)};
+  for (const std::string& file : files) {
+    std::vector<KeptHistogram> read;
+    EXPECT_THAT(ReadHistogramBytes("f", file, nullptr,
+                                   [&](KeptHistogram kept) {
+                                     read.push_back(std::move(kept));
+                                     return absl::OkStatus();
+                                   }),
+                IsOkAndHolds(1U));
+    ASSERT_EQ(read.size(), 1U);
+    EXPECT_EQ(read[0].name, "of");
+    EXPECT_EQ(read[0].unused, absl::Seconds(6));
+    ASSERT_EQ(read[0].producers.size(), 1U);
+    EXPECT_EQ(read[0].producers[0].history, ProducerHistory(5, {7, 9}, 33));
+    std::string again;
+    EXPECT_THAT(WriteHistogramBytes(read[0],
+                                    [&](absl::string_view part) {
+                                      again.append(part.data(), part.size());
+                                      return absl::OkStatus();
+                                    }),
+                IsOk());
+    EXPECT_EQ(again, file);
+  }
+}
+
+// Bytes with a right checksum that this server would not have written.
+TEST_F(HistogramFileTest, WhatNoServerHasWrittenIsNamed) {
+  const auto refuses = [](const std::string& file, size_t at, const std::string& what) {
+    EXPECT_EQ(
+        ReadHistogramBytes("f", file, nullptr,
+                           [](const KeptHistogram&) { return absl::OkStatus(); })
+            .status(),
+        absl::DataLossError(absl::StrCat("'f': the section that ends at byte ", at, " ", what)));
+  };
+  const std::string title = kTitle;
+  // Ends with the last of the sections.
+  const auto refuses_last = [&](const std::vector<std::string>& sections, const std::string& what) {
+    std::string file = title;
+    for (const std::string& section : sections) file += Section(section);
+    refuses(file, file.size(), what);
+  };
+  refuses("", 0, "begins otherwise");
+  refuses("packhouse histograms 2\n", title.size(), "begins otherwise");
+  refuses(title, title.size(), "is cut off");
+  refuses(title + "1234567", title.size() + 7, "is cut off");
+  refuses(title + Number(0, 8), title.size() + 8, "has no such length");
+  refuses(title + Number(2, 8) + "e", title.size() + 8, "has no such length");
+  const uint64_t longest = uint64_t{64} << 20;
+  refuses(title + Number(longest + 1, 8) + std::string(longest + 1, 'x'), title.size() + 8,
+          "has no such length");
+  refuses(title + Number(2, 8) + "ee123", title.size() + 13, "is cut off");
+  refuses(title + Number(2, 8) + "ee1234", title.size() + 14, "has another checksum");
+  refuses_last({"e" + Number(1, 8)}, "ends otherwise");
+  refuses_last({"e" + Number(0, 7)}, "ends otherwise");
+  refuses_last({"e" + Number(0, 9)}, "ends otherwise");
+  refuses(title + EndOf(0) + "x", title.size() + EndOf(0).size(), "ends otherwise");
+  refuses_last({"r" + Row(1, 2, 3)}, "is no histogram");
+
+  const auto refuses_head = [&](const std::function<void(HeadByHand&)>& change,
+                                const std::string& what) {
+    HeadByHand head;
+    change(head);
+    const std::string section = Section(head.Bytes());
+    // What follows has room for a row.
+    refuses(title + section + Section("r" + Row(3, 4, 5)) + EndOf(1), title.size() + section.size(),
+            what);
+  };
+  refuses_head(
+      [](auto& head) {
+        head.components = {"a", "a"};
+      },
+      "schema: component 'a' is listed twice");
+  refuses_head([](auto& head) { head.decay = Decay(0, 0, 1); }, "has no such half-life");
+  refuses_head([](auto& head) { head.decay = Decay(-1, 0, 1); }, "has no such half-life");
+  refuses_head(
+      [](auto& head) { head.decay = Decay(std::numeric_limits<int64_t>::max(), 2'000'000'000, 1); },
+      "has no such half-life");
+  refuses_head([](auto& head) { head.last = 1; }, "has a producer with more digests than requests");
+  refuses_head([](auto& head) { head.rest = "x"; }, "is no description of a histogram");
+  refuses_head([](auto& head) { head.rows = 4; }, "has more rows than the file has");
+  const std::string cut_off = HeadByHand().Bytes();
+  refuses_last({cut_off.substr(0, cut_off.size() - 1)}, "is no description of a histogram");
+
+  const auto refuses_rows = [&](HeadByHand head, uint64_t rows, const std::string& section,
+                                const std::string& what) {
+    head.rows = rows;
+    refuses_last({head.Bytes(), section}, what);
+  };
+  const HeadByHand exact;
+  HeadByHand decaying;
+  decaying.decay = Decay(1, 0, std::numeric_limits<double>::infinity());
+  refuses_rows(exact, 1, "x" + Row(3, 4, 5), "has other rows");
+  refuses_rows(exact, 1, "r" + Row(3, 4, 5).substr(0, 15), "has other rows");
+  HeadByHand two;
+  two.rows = 2;
+  const std::string of_two = title + Section(two.Bytes()) + Section("r" + Row(3, 4, 5));
+  refuses(of_two + EndOf(1), of_two.size(), "has other rows");
+  refuses_rows(exact, 1, "r" + Row(3, 4, 5) + "x", "has more rows");
+  refuses_rows(exact, 2, "r" + Row(3, 4, 5) + Row(3, 4, 1), "has no new size");
+  refuses_rows(exact, 1, "r" + Row(3, 4, 0), "has no new size");
+  refuses_rows(exact, 1, "r" + Row(3, 4, UINT64_MAX),
+               "histogram: 18446744073709551615 graphs of size (3, 4): their total exceeds "
+               "2^64 - 1");
+  refuses_rows(decaying, 1, "r" + Row(3, 4, 0), "histogram: a weight of 0");
+  refuses_rows(decaying, 1, "r" + Row(3, 4, std::bit_cast<uint64_t>(1.0)),
+               "histogram: weights of inf in all");
+}
+
+// Whichever part is not taken, its error is told, and nothing more is given.
+TEST_F(HistogramFileTest, TheErrorsOfOthersAreTold) {
+  MemoryBudget narrow(uint64_t{1} << 20);
+  HistogramStore store({}, &narrow);
+  for (uint64_t step = 0; step < 8; ++step) ChangeAtRandom(store, step, kBegin);
+  PH_ASSERT_OK_AND_ASSIGN(const KeptHistogram kept, store.Keep("team/0", kBegin));
+  const absl::Status no = absl::AbortedError("no");
+  using Append = absl::FunctionRef<absl::Status(absl::string_view)>;
+  const auto expect_told = [&](const std::function<absl::Status(Append)>& write) {
+    size_t num_parts = 1;
+    for (size_t failing = 0; failing < num_parts; ++failing) {
+      size_t part = 0;
+      const absl::Status written =
+          write([&](absl::string_view) { return part++ == failing ? no : absl::OkStatus(); });
+      EXPECT_EQ(part, failing + 1);
+      EXPECT_EQ(written, no) << failing;
+      if (failing != 0) continue;
+      part = 0;
+      EXPECT_THAT(write([&](absl::string_view) {
+                    ++part;
+                    return absl::OkStatus();
+                  }),
+                  IsOk());
+      num_parts = part;
+    }
+    EXPECT_GE(num_parts, 4U);
+  };
+  expect_told([&](Append append) { return WriteHistogramBytes(kept, append); });
+  expect_told([&](Append append) { return WriteHistograms(store, kBegin, append); });
+  // Without memory for copies, too.
+  const MemoryHold rest = *narrow.Hold("the rest", narrow.bound() - narrow.held());
+  expect_told([&](Append append) { return WriteHistograms(store, kBegin, append); });
+  EXPECT_EQ(ReadHistogramBytes("f", BytesOfHistograms(store, kBegin), nullptr,
+                               [&](const KeptHistogram&) { return no; })
+                .status(),
+            no);
+}
+
+// Of all sizes in one section as of those in the next one: a section is full with 16,384.
+TEST_F(HistogramFileTest, ASectionHasSoManyRows) {
+  for (const uint32_t rows : {16'384U, 16'385U}) {
+    SizeHistogram many(2);
+    for (uint32_t i = 0; i < rows; ++i) ASSERT_THAT(many.Add({{i, 1}}), IsOk());
+    const KeptHistogram kept = {"many", SizeSchema::NodesAndEdges(), many, {}, {}};
+    std::vector<size_t> parts;
+    EXPECT_THAT(WriteHistogramBytes(kept,
+                                    [&](absl::string_view part) {
+                                      parts.push_back(part.size());
+                                      return absl::OkStatus();
+                                    }),
+                IsOk());
+    // The title, the head, the rows, and the end.
+    ASSERT_EQ(parts.size(), rows == 16'384 ? 4U : 5U);
+    EXPECT_EQ(parts[2], 8U + 1 + 16'384 * 16 + 4);
+    if (rows != 16'384) {
+      EXPECT_EQ(parts[3], 8U + 1 + 16 + 4);
+    }
+  }
+}
+
 // More rows than are in one section.
 TEST_F(HistogramFileTest, ManySizes) {
   HistogramStore store({});
@@ -133,8 +359,10 @@ TEST_F(HistogramFileTest, EveryDamageIsFound) {
   Write(sound + '\0');
   EXPECT_THAT(Check(), lost);
   HistogramStore loaded({});
-  EXPECT_THAT(LoadHistogramFile(folder_.path(), kBegin, nullptr, loaded),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("without the file")));
+  EXPECT_EQ(
+      LoadHistogramFile(folder_.path(), kBegin, nullptr, loaded),
+      absl::DataLossError(absl::StrCat(Check().status().message(), "; without the file '", path_,
+                                       "' the server starts, and has no named histograms")));
 }
 
 TEST_F(HistogramFileTest, WithoutAFileThereIsNothingToLoad) {
@@ -250,7 +478,10 @@ TEST_F(HistogramFileTest, ChangesAreCounted) {
   EXPECT_FALSE(has_changed());
   EXPECT_THAT(store.Keep("a", kBegin + absl::Hours(1)), IsOk());
   EXPECT_FALSE(has_changed());
-  EXPECT_THAT(store.Get("a", kBegin + absl::Hours(1)), IsOk());
+  // A use that is no later than the last one by ten minutes is none that is worth saving.
+  EXPECT_THAT(store.Get("a", kBegin + absl::Minutes(10) - absl::Nanoseconds(1)), IsOk());
+  EXPECT_FALSE(has_changed());
+  EXPECT_THAT(store.Get("a", kBegin + absl::Minutes(20) - absl::Nanoseconds(1)), IsOk());
   EXPECT_TRUE(has_changed());
   ASSERT_THAT(store.Delete("a"), IsOk());
   EXPECT_TRUE(has_changed());
@@ -260,8 +491,11 @@ TEST_F(HistogramFileTest, WhatIsThereIsNotReplaced) {
   HistogramStore store({});
   ASSERT_THAT(store.Observe({"a", SizeSchema::NodesAndEdges()}, SizeTable(), {}, kBegin), IsOk());
   PH_ASSERT_OK_AND_ASSIGN(KeptHistogram kept, store.Keep("a", kBegin));
-  EXPECT_THAT(store.PutBack(std::move(kept), kBegin),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("a")));
+  EXPECT_EQ(store.PutBack(std::move(kept), kBegin),
+            absl::AlreadyExistsError("histogram: there is one named 'a' already"));
+  EXPECT_EQ(store.PutBack({"a b", SizeSchema::NodesAndEdges(), SizeHistogram(2), {}, {}}, kBegin),
+            absl::InvalidArgumentError(
+                "histogram: name 'a b' is not 1 to 128 characters of [A-Za-z0-9_./-]"));
 }
 
 }  // namespace

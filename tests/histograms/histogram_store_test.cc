@@ -155,14 +155,24 @@ TEST_F(HistogramStoreTest, NamesAreChecked) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name '")));
     EXPECT_THAT(store_.Merge(Key(name), SizeHistogram(2), {}, kNow),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name '")));
+    EXPECT_THAT(store_.Subtract(Key(name), SizeHistogram(2), {}, kNow),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name '")));
   }
   EXPECT_EQ(store_.num_histograms(), 3);
+  // It is shown without what might disturb a terminal, and no further than a name may be long.
+  EXPECT_EQ(store_.Observe(Key(longest + "\n"), SizeTable(), {}, kNow).status(),
+            absl::InvalidArgumentError(absl::StrCat(
+                "histogram: name '", longest, "' is not 1 to 128 characters of [A-Za-z0-9_./-]")));
+  EXPECT_EQ(store_.Observe(Key("a\n"), SizeTable(), {}, kNow).status(),
+            absl::InvalidArgumentError(
+                "histogram: name 'a\\n' is not 1 to 128 characters of [A-Za-z0-9_./-]"));
 }
 
 TEST_F(HistogramStoreTest, HalfLivesArePositive) {
   for (const absl::Duration half_life : {absl::ZeroDuration(), -absl::Seconds(1)}) {
-    EXPECT_THAT(store_.Observe(Key("a", half_life), SizeTable(), {}, kNow),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not positive")));
+    EXPECT_EQ(store_.Observe(Key("a", half_life), SizeTable(), {}, kNow).status(),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "histogram: half_life ", absl::FormatDuration(half_life), " is not positive")));
   }
   EXPECT_EQ(store_.num_histograms(), 0);
 }
@@ -186,9 +196,11 @@ TEST_F(HistogramStoreTest, TheHalfLifeMustBeThatOfTheHistogram) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        "histogram 'a': half_life 2h, it was created with 1h"));
   EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), {}, kNow),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life inf")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "histogram 'a': half_life inf, it was created with 1h"));
   EXPECT_THAT(store_.Observe(Key("forever", absl::Hours(1)), TableOf({1, 2}), {}, kNow),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life 1h")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "histogram 'forever': half_life 1h, it was created with inf"));
   EXPECT_EQ(NumGraphs("a"), 1);
   EXPECT_EQ(NumGraphs("forever"), 1);
 }
@@ -291,17 +303,18 @@ TEST_F(HistogramStoreTest, ProducersAreChecked) {
 }
 
 TEST_F(HistogramStoreTest, SubtractNeedsAnExactHistogram) {
-  EXPECT_THAT(store_.Subtract(Key("a"), HistogramOf({1, 2}, 1), {}, kNow),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_EQ(store_.Subtract(Key("a"), HistogramOf({1, 2}, 1), {}, kNow).status(),
+            absl::NotFoundError("histogram: there is none named 'a'"));
   EXPECT_EQ(store_.num_histograms(), 0);
   ASSERT_THAT(store_.Merge(Key("a", absl::Hours(1)), HistogramOf({1, 2}, 10), {}, kNow), IsOk());
   EXPECT_THAT(store_.Subtract(Key("a", absl::Hours(1)), HistogramOf({1, 2}, 1), {}, kNow),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half-life")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "histogram 'a' has a half-life: nothing can be subtracted"));
   EXPECT_EQ(NumGraphs("a"), 10);
 }
 
 TEST_F(HistogramStoreTest, DeletedIsGoneAndForgetsItsProducers) {
-  EXPECT_THAT(store_.Delete("a"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_EQ(store_.Delete("a"), absl::NotFoundError("histogram: there is none named 'a'"));
   EXPECT_THAT(store_.Get("a", kNow), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
   ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 7), kNow), IsOk());
   ASSERT_THAT(store_.Delete("a"), IsOk());
@@ -376,7 +389,9 @@ TEST(HistogramProducersTest, ProducersOfOneCallHaveABound) {
   };
   for (uint64_t call = 0; call < kBound; ++call) ASSERT_THAT(observe(call, kNow), IsOk());
   EXPECT_THAT(observe(kBound, kNow),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("time for retries")));
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "histogram: there are 65536 producers whose names were made up for one call "
+                       "and whose time for retries is not over, at most 65536"));
   // Who is known is answered, and who has a name has other room.
   EXPECT_THAT(observe(7, kNow), IsOk());
   EXPECT_THAT(store.Observe(Key("a"), table, From("named", 1), kNow), IsOk());
@@ -473,6 +488,140 @@ TEST_F(HistogramStoreTest, ForgottenSizesMakeRoom) {
                           store_.Observe(key, TableOf({5, 5}), {}, kNow + absl::Hours(40)));
   EXPECT_EQ(counted.num_graphs, 1);
   EXPECT_THAT(store_.Merge(key, HistogramOf({6, 6}, 1), {}, kNow + absl::Hours(80)), IsOk());
+}
+
+// What stores ask that keep copies here.
+class CheckedStore final : public HistogramStore {
+ public:
+  explicit CheckedStore(MemoryBudget* memory = nullptr) : HistogramStore(Bounds(), memory) {}
+  using HistogramStore::CheckChange;
+  using HistogramStore::HistoryOf;
+  using HistogramStore::NumGraphsOf;
+  using HistogramStore::Remember;
+  using HistogramStore::SizesOf;
+};
+
+TEST(HistogramChecksTest, AChangeIsRefusedByItsFirstReason) {
+  CheckedStore store;
+  ASSERT_THAT(store.Merge(Key("exact"), HistogramOf({1, 2}, 10), From("p", 1), kNow), IsOk());
+  ASSERT_THAT(store.Merge(Key("decaying", absl::Hours(1)), HistogramOf({1, 2}, 10), {}, kNow),
+              IsOk());
+  const auto check = [&](const HistogramKey& key, const SizeHistogram& sizes, bool subtracts,
+                         const std::optional<ProducerSequence>& producer = std::nullopt,
+                         size_t max_producers = 1, size_t max_distinct = 2) {
+    HistogramStore::Bounds bounds;
+    bounds.max_producers = max_producers;
+    bounds.max_distinct = max_distinct;
+    return store.CheckChange(key, sizes, subtracts, producer, kNow, bounds);
+  };
+  const SizeHistogram one = HistogramOf({1, 2}, 1);
+  SizeHistogram three = HistogramOf({1, 2}, 1);
+  ASSERT_THAT(three.Merge(HistogramOf({3, 4}, 1)), IsOk());
+  ASSERT_THAT(three.Merge(HistogramOf({5, 6}, 1)), IsOk());
+  const absl::Status too_many =
+      absl::ResourceExhaustedError("histogram: there would be 3 distinct sizes, at most 2");
+  EXPECT_THAT(check(Key("none"), one, false), IsOk());
+  EXPECT_EQ(check(Key("none"), one, true),
+            absl::NotFoundError("histogram: there is none named 'none'"));
+  EXPECT_EQ(check(Key("none"), three, false), too_many);
+  EXPECT_THAT(check(Key("none"), one, false, From("p", 1), 1), IsOk());
+  EXPECT_EQ(check(Key("none"), one, false, From("p", 1), 0),
+            absl::ResourceExhaustedError("histogram: there are 0 producers, at most 0"));
+  EXPECT_EQ(
+      check(Key("exact", absl::Hours(1)), one, false),
+      absl::FailedPreconditionError("histogram 'exact': half_life 1h, it was created with inf"));
+  EXPECT_THAT(check(Key("exact"), one, false, From("p", 2)), IsOk());
+  EXPECT_EQ(check(Key("exact"), one, false, From("q", 1)),
+            absl::ResourceExhaustedError("histogram: there are 1 producers, at most 1"));
+  for (const char* const name : {"exact", "decaying"}) {
+    const HistogramKey key = {name, SizeSchema::NodesAndEdges()};
+    EXPECT_EQ(check(key, three, false), too_many);
+    EXPECT_THAT(check(key, three, false, std::nullopt, 1, 3), IsOk());
+  }
+  EXPECT_THAT(check(Key("exact"), HistogramOf({0, 0}, UINT64_MAX - 10), false), IsOk());
+  EXPECT_EQ(check(Key("exact"), HistogramOf({0, 0}, UINT64_MAX - 9), false),
+            absl::ResourceExhaustedError("histogram 'exact': more than 2^64 - 1 graphs"));
+  // It has 20 rows of the second component.
+  EXPECT_THAT(check(Key("exact"), HistogramOf({0, 1}, UINT64_MAX - 20), false), IsOk());
+  EXPECT_EQ(
+      check(Key("exact"), HistogramOf({0, 1}, UINT64_MAX - 19), false),
+      absl::ResourceExhaustedError("histogram 'exact': component 1 would exceed 2^64 - 1 in all"));
+  EXPECT_THAT(check(Key("exact"), HistogramOf({1, 2}, 10), true), IsOk());
+  EXPECT_EQ(check(Key("exact"), HistogramOf({1, 2}, 11), true),
+            absl::OutOfRangeError("histogram 'exact': there are 10 graphs of size (1, 2), 11 would "
+                                  "be taken away"));
+  EXPECT_EQ(check({"decaying", SizeSchema::NodesAndEdges()}, one, true),
+            absl::FailedPreconditionError(
+                "histogram 'decaying' has a half-life: nothing can be subtracted"));
+}
+
+TEST(HistogramChecksTest, WhatIsRememberedTakesMemory) {
+  MemoryBudget memory(uint64_t{1} << 20);
+  CheckedStore store(&memory);
+  EXPECT_EQ(store.Remember("a", From("p", 1), 7),
+            absl::NotFoundError("histogram: there is none named 'a'"));
+  ASSERT_THAT(store.Observe(Key("a"), TableOf({1, 2}), {}, kNow), IsOk());
+  EXPECT_EQ(store.NumGraphsOf("a", kNow), 1U);
+  EXPECT_EQ(store.NumGraphsOf("none", kNow), 0U);
+  EXPECT_EQ(store.HistoryOf("none", "p"), ProducerHistory());
+  const uint64_t before = memory.held();
+  ASSERT_THAT(store.Remember("a", From("p", 1), 7), IsOk());
+  EXPECT_EQ(store.HistoryOf("a", "p"), ProducerHistory(1, {7}, 0));
+  // A producer's place, its name twice, and a digest twice.
+  EXPECT_EQ(memory.held() - before, 256U + 2 + 8);
+  ASSERT_THAT(store.Remember("a", From("p", 3), 8), IsOk());
+  EXPECT_EQ(store.HistoryOf("a", "p"), ProducerHistory(3, {7, 0, 8}, 0));
+  EXPECT_EQ(memory.held() - before, 256U + 2 + 3 * 8);
+  {
+    const MemoryHold rest = *memory.Hold("the rest", memory.bound() - memory.held());
+    EXPECT_EQ(store.Remember("a", From("q", 1), 7).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(store.HistoryOf("a", "q"), ProducerHistory());
+    EXPECT_EQ(store.SizesOf(Key("a"), TableOf({1, 2})).status().code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(store.SizesOf(Key("a"), SizeTable::WithConsecutiveIds(1, 1, {5}, 0).value()).status(),
+            absl::InvalidArgumentError("histogram: sizes of 1 components, expected 2"));
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram sizes,
+                          store.SizesOf(Key("a"), TableOf({1, 2, 1, 2})));
+  EXPECT_EQ(sizes, HistogramOf({1, 2}, 2));
+  ASSERT_THAT(store.Delete("a"), IsOk());
+  EXPECT_EQ(memory.held(), 0U);
+}
+
+// One whose name was made up is there once, by its last time.
+TEST(HistogramChecksTest, AMadeUpNameIsForgottenAfterItsLastRequest) {
+  CheckedStore store;
+  const auto observe = [&](const std::string& name, uint64_t sequence, absl::Duration after) {
+    ProducerSequence producer = From(name, sequence);
+    producer.forget_after = absl::Minutes(1);
+    producer.now = kNow + after;
+    EXPECT_THAT(store.Observe(Key("a"), TableOf({1, 2}), producer, kNow), IsOk());
+  };
+  const auto is_known = [&](const std::string& name) {
+    return store.HistoryOf("a", name).last() != 0;
+  };
+  observe("first", 1, absl::ZeroDuration());
+  observe("second", 1, absl::Seconds(10));
+  observe("first", 2, absl::Seconds(50));
+  // Those of before a minute go when another one comes.
+  observe("first", 3, absl::Seconds(71));
+  EXPECT_TRUE(is_known("second"));
+  observe("third", 1, absl::Seconds(70));
+  EXPECT_TRUE(is_known("second"));
+  observe("fourth", 1, absl::Seconds(71));
+  EXPECT_FALSE(is_known("second"));
+  EXPECT_TRUE(is_known("first"));
+  // As what was put back.
+  PH_ASSERT_OK_AND_ASSIGN(KeptHistogram kept, store.Keep("a", kNow));
+  ASSERT_THAT(store.Delete("a"), IsOk());
+  ASSERT_THAT(store.PutBack(std::move(kept), kNow), IsOk());
+  observe("fifth", 1, absl::Seconds(131));
+  EXPECT_TRUE(is_known("first"));
+  EXPECT_FALSE(is_known("third"));
+  EXPECT_TRUE(is_known("fourth"));
+  observe("sixth", 1, absl::Seconds(132));
+  EXPECT_FALSE(is_known("first"));
+  EXPECT_FALSE(is_known("fourth"));
 }
 
 // Whatever the interleaving: all observations are counted, each once, though every request is sent
