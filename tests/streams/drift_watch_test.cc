@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "service/engine/streams/drift_judgement.h"
 #include "tests/streams/profile_worlds.h"
@@ -221,6 +225,46 @@ TEST_F(DriftJudgementTest, WhatTheLimitsLostBeforeDoesNotCount) {
       Judge(DrawnSizes(random_, 2000, 10, 30, 1), DrawnSizes(random_, 2000, 12, 32, 1)));
   EXPECT_GT(judgement.loss, 0.25);
   EXPECT_LT(judgement.LossByChange(), 0.02);
+}
+
+// What is judged of sizes, to the last digit that people see: no release changes it unawares.
+TEST_F(DriftJudgementTest, TheSameSizesAreJudgedAlikeInEveryRelease) {
+  std::string told;
+  for (const uint32_t ratio : {1U, 2U}) {
+    for (const size_t look_ahead : {1, 8}) {
+      Random random(ratio);
+      search_.shapes.packing.look_ahead = look_ahead;
+      search_.shapes.packing.max_age = look_ahead == 1 ? 0 : 40;
+      PH_ASSERT_OK_AND_ASSIGN(
+          const DriftJudgement judgement,
+          Judge(DrawnSizes(random, 500, 200, 500, 2), DrawnSizes(random, 500, 100, 700, ratio)));
+      absl::StrAppendFormat(&told, "%.4f of %.4f with %d:", judgement.loss,
+                            judgement.reference_loss, judgement.look_ahead);
+      for (const auto* const efficiencies :
+           {&judgement.reference_efficiencies, &judgement.present_efficiencies,
+            &judgement.offered_efficiencies}) {
+        for (const double efficiency : *efficiencies) {
+          absl::StrAppendFormat(&told, " %.4f", efficiency);
+        }
+        told += ";";
+      }
+      if (judgement.offered) {
+        for (const StreamShape& shape : judgement.offered->shapes) {
+          absl::StrAppend(&told, " ", absl::StrJoin(shape.requested, ","));
+        }
+      }
+      told += "\n";
+    }
+  }
+  EXPECT_EQ(
+      told,
+      "0.3333 of 0.0000 with 1: 0.8278 0.8278 0.0190; 0.7596 0.3798 0.0150; 0.7596 0.7596 0.0150; "
+      "1024,1024,128\n"
+      "0.3333 of 0.0000 with 8: 0.9709 0.9709 0.0225; 0.9616 0.4808 0.0193; 0.9616 0.9616 0.0193; "
+      "1024,1024,128\n"
+      "0.0000 of 0.0000 with 1: 0.8199 0.8199 0.0190; 0.7495 0.7495 0.0156; 0.7495 0.7495 0.0156;\n"
+      "0.0000 of 0.0000 with 8: 0.9736 0.9736 0.0227; 0.9690 0.9690 0.0207; 0.9690 0.9690 "
+      "0.0207;\n");
 }
 
 }  // namespace

@@ -2,13 +2,18 @@
 
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/size_groups.h"
 #include "service/algorithms/planning/tuning/limit_tuner.h"
+#include "service/base/checksum.h"
 #include "service/engine/streams/shape_routes.h"
 #include "service/engine/streams/stream_profile.h"
 #include "tests/packing/molecule_sizes.h"
@@ -150,6 +155,44 @@ TEST_F(StreamShapesTest, ShapesAreAllowedAndInOrder) {
 
 // After 2,000 graphs of a stream its batches cost at most half a percent more than those of the
 // best plan for the whole stream, under the limits that are best for it; and that is foretold.
+// What is chosen, and what is told of it, of each of many worlds: no release changes it unawares.
+TEST_F(StreamShapesTest, TheSameGraphsGiveTheSameShapesInEveryRelease) {
+  std::string told;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    ShapeSearch search;
+    search.steps = 1'000'000;
+    search.batches.padding = static_cast<Padding>(seed % 4);
+    search.batches.max_batch_bytes = seed % 3 == 0 ? 1 << 20 : random.Between(500, 5000);
+    const auto profile =
+        ProfileForStream(RandomProfile(random, schema, search.batches), schema, search.batches);
+    absl::StrAppend(&told, seed, " ", profile.status().ToString(), "\n");
+    if (!profile.ok()) continue;
+    SizeHistogram histogram(schema.num_components());
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Between(1, 40), 12, 0);
+    for (size_t i = 0; i < chunk.num_graphs(); ++i) {
+      ASSERT_THAT(histogram.Add(chunk.sizes().tuple(i)), IsOk());
+    }
+    const auto chosen = ChooseStreamShapes(histogram, *profile, schema, search);
+    absl::StrAppend(&told, chosen.status().ToString(), "\n");
+    if (!chosen.ok()) continue;
+    for (size_t i = 0; i < chosen->shapes.size(); ++i) {
+      absl::StrAppend(&told, absl::StrJoin(chosen->shapes[i].requested, ","), " costs ",
+                      absl::StrFormat("%.6g", chosen->shapes[i].cost), ", has ",
+                      absl::StrFormat("%.6g", chosen->shares[i]), ", takes ",
+                      chosen->memory_bytes[i], "\n");
+    }
+    for (const double efficiency : chosen->efficiencies) {
+      absl::StrAppendFormat(&told, "%.6g ", efficiency);
+    }
+    for (const CapacityTerm term : chosen->terms) absl::StrAppend(&told, static_cast<int>(term));
+    absl::StrAppendFormat(&told, " %.6g\n", chosen->overhead);
+    absl::StrAppend(&told, absl::StrJoin(chosen->reasons, "\n"), "\n");
+  }
+  EXPECT_EQ(Crc32c(told), 2466037634U) << told;
+}
+
 TEST_F(StreamShapesTest, TwoThousandGraphsSuffice) {
   for (const uint64_t seed : {1, 2, 3}) {
     for (const uint64_t multiple_of : {1, 8, 64}) {
