@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -104,6 +105,39 @@ TEST(ChunkRecordTest, EveryFlippedBitIsFoundOrHarmless) {
     EXPECT_THAT(ChunkRecordView::Parse(bytes.substr(0, length)),
                 StatusIs(absl::StatusCode::kDataLoss, _));
   }
+}
+
+// Sound by itself, and not of this data set: as damaged as any other, whatever differs.
+TEST(ChunkRecordTest, ARecordOfAnotherSchemaIsDamaged) {
+  const TensorSpec x = {"x", DType::kInt16, {}, 0, {}, {}};
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {x}).value();
+  const GraphChunk chunk =
+      GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(2, 2, {2, 1, 1, 0}, 40).value(),
+                         {"aabbcc"}, nullptr)
+          .value();
+  const std::string bytes = Record(chunk, {}, {7, 100});
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkRecordView view, ChunkRecordView::Parse(bytes));
+  EXPECT_THAT(view.ToChunk(&schema, nullptr), IsOk());
+  const auto expect_damaged = [&](SizeSchema sizes, std::vector<TensorSpec> tensors,
+                                  absl::string_view what) {
+    const GraphSchema other = GraphSchema::Create(std::move(sizes), std::move(tensors)).value();
+    EXPECT_EQ(view.ToChunk(&other, nullptr).status(),
+              absl::DataLossError(absl::StrCat("stored chunk: ", what)));
+  };
+  expect_damaged(SizeSchema::Create({"nodes"}).value(), {x}, "2 components, the data set has 1");
+  const SizeSchema sizes = SizeSchema::NodesAndEdges();
+  expect_damaged(sizes, {}, "chunk: 1 tensors, the schema has 0");
+  TensorSpec another = x;
+  another.name = "y";
+  expect_damaged(sizes, {x, another}, "chunk: 1 tensors, the schema has 2");
+  another = x;
+  another.dtype = DType::kInt32;
+  expect_damaged(sizes, {another},
+                 "chunk: tensor 'x' has 6 bytes, its 2 graphs have 3 rows of 4 bytes");
+  another = x;
+  another.component = 1;
+  expect_damaged(sizes, {another},
+                 "chunk: tensor 'x' has 6 bytes, its 2 graphs have 1 rows of 2 bytes");
 }
 
 TEST(ChunkRecordTest, AnotherVersionIsNamed) {

@@ -418,8 +418,9 @@ TEST_P(DatasetStoreTest, AFailedAppendLeavesNothingAndItsNumberFree) {
 TEST_P(DatasetStoreTest, NamesThatAreNot) {
   const std::string longest(DatasetStore::kMaxNameLength, 'a');
   EXPECT_THAT(store().Create(longest, schema_, {}), IsOk());
-  for (const std::string& bad : {std::string(), longest + "a", std::string("a b"),
-                                 std::string("a\0b", 3), std::string(100000, '\xff')}) {
+  for (const std::string& bad :
+       {std::string(), longest + "a", std::string(600, 'a'), std::string("a b"),
+        std::string("a\0b", 3), std::string(100000, '\xff')}) {
     EXPECT_THAT(store().Create(bad, schema_, {}), StatusIs(absl::StatusCode::kInvalidArgument, _));
     EXPECT_THAT(store().Get(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().GetHistogram(bad), StatusIs(absl::StatusCode::kNotFound, _));
@@ -428,6 +429,8 @@ TEST_P(DatasetStoreTest, NamesThatAreNot) {
     EXPECT_THAT(store().Seal(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().Delete(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().OpenReader(bad), StatusIs(absl::StatusCode::kNotFound, _));
+    EXPECT_THAT(store().OpenChunks(bad), StatusIs(absl::StatusCode::kNotFound, _));
+    EXPECT_THAT(store().GetProducer(bad, "p"), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().Verify(bad, kGoOn), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().Append(bad, Chunk(1, 1), {}, std::nullopt),
                 StatusIs(absl::StatusCode::kNotFound, _));

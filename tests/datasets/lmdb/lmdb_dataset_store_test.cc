@@ -305,6 +305,37 @@ TEST_F(LmdbDatasetStoreTest, ADamagedProducerRefusesWhatItWouldRepeat) {
                   StatusIs(absl::StatusCode::kDataLoss, HasSubstr("0 producers, should be 1"))));
 }
 
+// A key that damage has made: it is listed, and no call takes it for a data set's name.
+TEST_F(LmdbDatasetStoreTest, AKeyThatIsNoNameNamesNothing) {
+  auto store = OpenStore(folder_.path()).value();
+  ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+  store = nullptr;
+  const std::vector<std::string> names = {"", "a b", std::string(129, 'a'), std::string(500, 'a')};
+  for (const std::string& name : names) PutRaw(folder_.path(), NameKey(name), "x");
+  store = OpenStore(folder_.path()).value();
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const auto is_none = StatusIs(absl::StatusCode::kNotFound,
+                                  absl::StrCat("data set: there is none named '",
+                                               name.substr(0, DatasetStore::kMaxNameLength), "'"));
+    EXPECT_THAT(store->Get(name), is_none);
+    EXPECT_THAT(store->GetHistogram(name), is_none);
+    EXPECT_THAT(store->GetProducer(name, "p"), is_none);
+    EXPECT_THAT(store->Append(name, Chunk(schema_, 1, 1), {}, std::nullopt), is_none);
+    EXPECT_THAT(store->Seal(name), is_none);
+    EXPECT_THAT(store->Verify(name, kGoOn), is_none);
+    EXPECT_THAT(store->OpenReader(name), is_none);
+    EXPECT_THAT(store->OpenChunks(name), is_none);
+    EXPECT_THAT(store->Delete(name), is_none);
+  }
+  std::vector<std::string> damaged;
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetList list, store->List(0, ""));
+  for (const DatasetInfo& info : list.datasets) {
+    if (info.state == DatasetState::kDamaged) damaged.push_back(info.name);
+  }
+  EXPECT_THAT(damaged, ElementsAre("a b", names[2], names[3]));
+}
+
 // There are so many named ones and no more; a sweep of the others stops at what it cannot read.
 TEST_F(LmdbDatasetStoreTest, ProducersAreBounded) {
   auto store = OpenStore(folder_.path()).value();

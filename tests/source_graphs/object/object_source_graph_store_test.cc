@@ -16,9 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/base/seeded_random.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 #include "tests/datasets/object/object_replica.h"
@@ -758,6 +760,127 @@ TEST_F(ObjectSourceGraphStoreTest, OnlyStoresThatBelongTogetherAreSwept) {
   EXPECT_THAT(SourceGraphSweeper(lost.engines(), at_once).Run(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong together")));
   EXPECT_EQ(Objects(), objects);
+}
+
+// A round through more objects than a step looks at: each step goes on where the last one ended,
+// and the next round begins anew.
+TEST_F(ObjectSourceGraphStoreTest, ARoundOfSweepsGoesOnWhereItEnded) {
+  Server a = Start("a");
+  ASSERT_THAT(BindStores(a.replica->engines()), IsOk());
+  constexpr int kUploads = 12;
+  constexpr uint64_t kPieces = 100;
+  uint64_t num_bytes = 0;
+  for (uint64_t objects = 1; objects <= kUploads; ++objects) {
+    for (uint64_t piece = 0; piece < kPieces; ++piece) {
+      const std::string bytes(objects, 'o');
+      num_bytes += bytes.size();
+      ASSERT_THAT(
+          fake_.Put(SourceGraphPieceObject(objects, piece, 7), bytes, absl::InfiniteFuture()),
+          IsOk());
+    }
+  }
+  cluster_.clock.Advance(absl::Hours(1));
+  ObjectSweeper::Options options;
+  options.max_listed = 1;  // One upload at a time.
+  options.max_deleted = 60;
+  SourceGraphSweeper sweeper(a.replica->engines(), options);
+  ObjectSweeper::Step all;
+  const auto num_steps = [&] {
+    for (int steps = 1; steps < 100; ++steps) {
+      const auto step = sweeper.Run();
+      EXPECT_THAT(step, IsOk());
+      if (!step.ok()) return -1;
+      EXPECT_LE(step->num_deleted, options.max_deleted);
+      EXPECT_EQ(step->num_orphans, step->num_deleted);
+      all.num_deleted += step->num_deleted;
+      all.num_bytes += step->num_bytes;
+      if (step->is_round_over) return steps;
+    }
+    return 100;
+  };
+  // As old as they must be is too young.
+  EXPECT_EQ(num_steps(), kUploads);
+  EXPECT_EQ(num_steps(), kUploads);
+  EXPECT_EQ(all.num_deleted, 0U);
+  cluster_.clock.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(num_steps(), 2 * kUploads);
+  EXPECT_EQ(all.num_deleted, kUploads * kPieces);
+  EXPECT_EQ(all.num_bytes, num_bytes);
+  EXPECT_THAT(Objects(), testing::IsEmpty());
+}
+
+// Of a file whose pieces are also others': any range is read as it was written, nothing is fetched
+// that is not needed, or twice, and what the cache cannot have is refused before it is fetched.
+TEST_F(ObjectSourceGraphStoreTest, RangesOfACompanionComeThroughTheCache) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 3);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  constexpr uint64_t kPiece = 2 * kArrayAlignment;
+  constexpr uint64_t kFirst = kPiece - kArrayAlignment;  // Of the file's bytes, in its first piece.
+  std::string bytes;
+  for (uint64_t i = 0; i < kFirst + kPiece + 2; ++i) bytes.push_back(static_cast<char>(i * 3 / 2));
+  std::filesystem::create_directories(folder_.path() + "/with");
+  std::ofstream(folder_.path() + "/with/before") << 'b';
+  std::ofstream(folder_.path() + "/with/file") << bytes;
+  ObjectCompanions::Options options;
+  options.upload.piece_bytes = kPiece;
+  options.server = "a";
+  const auto companions = [&](Server& server) {
+    return ObjectCompanions(server.replica->engines(), &server.replica->cache(), options);
+  };
+  SharedCompanion own;
+  own.graph = {"g", a.store->Get("g")->id};
+  own.name = "p";
+  own.state = "state";
+  own.server = "a";
+  PH_ASSERT_OK_AND_ASSIGN(own.revision, companions(a).Put(own));
+  ASSERT_THAT(companions(a).Upload(
+                  own, folder_.path() + "/with",
+                  {{{"before", 1, Crc32c("b")}, {"file", bytes.size(), Crc32c(bytes)}}, "summary"},
+                  [] { return true; }),
+              IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SharedCompanion whole, companions(a).Find(own.graph, "p"));
+  const std::vector<uint64_t> edges = {0,
+                                       1,
+                                       kFirst - 1,
+                                       kFirst,
+                                       kFirst + 1,
+                                       kFirst + kPiece - 1,
+                                       kFirst + kPiece,
+                                       kFirst + kPiece + 1,
+                                       bytes.size()};
+  const ObjectCompanions of_a = companions(a);
+  for (const uint64_t begin : edges) {
+    for (const uint64_t end : edges) {
+      if (end < begin) continue;
+      SCOPED_TRACE(testing::Message() << "[" << begin << ", " << end << ")");
+      PH_ASSERT_OK_AND_ASSIGN(const OwnedBytes part, of_a.Map(whole, "file", begin, end - begin));
+      EXPECT_TRUE(part.bytes == bytes.substr(begin, end - begin));
+      EXPECT_EQ(part.num_bytes, bytes.size());
+    }
+    EXPECT_TRUE(of_a.Map(whole, "file", begin, UINT64_MAX)->bytes == bytes.substr(begin));
+  }
+  EXPECT_THAT(of_a.Map(whole, "none", 0, 1),
+              StatusIs(absl::StatusCode::kNotFound, "partition 'p' of 'g' has no file 'none'"));
+
+  options.max_cache_bytes = kFirst;
+  Server b = Start("b");
+  const ObjectCompanions of_b = companions(b);
+  uint64_t before = fake_.num_gets();
+  const auto num_fetched = [&] {
+    return fake_.num_gets() - std::exchange(before, fake_.num_gets());
+  };
+  EXPECT_THAT(of_b.Map(whole, "file", 0, kFirst + 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "partition 'p' of 'g' has 4097 bytes, which must be in the cache of this "
+                       "server to be read: its bound (--cache-bytes) is 4096"));
+  EXPECT_EQ(num_fetched(), 1U);  // The manifest.
+  EXPECT_THAT(of_b.Map(whole, "file", 0, kFirst), IsOk());
+  EXPECT_EQ(num_fetched(), 1U);
+  EXPECT_THAT(of_b.Map(whole, "file", 1, kFirst), IsOk());
+  EXPECT_EQ(num_fetched(), 1U);
+  EXPECT_THAT(of_b.Map(whole, "file", kFirst - 1, 2), IsOk());
+  EXPECT_EQ(num_fetched(), 0U);
 }
 
 // The dangerous moment: all pieces are there, and nobody has them, when a sweep comes, by a clock
