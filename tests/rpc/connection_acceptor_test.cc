@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/server/listen/fixed_windows.h"
 #include "tests/rpc/server_fixture.h"
+#include "tests/support/openssl_command.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -52,6 +54,13 @@ class Socket {
     char bytes[4096];
     while (::recv(descriptor_, bytes, sizeof(bytes), 0) > 0) {
     }
+  }
+
+  // Whether the server closes it without a word, before its time for a handshake is over.
+  bool IsClosed() const {
+    pollfd waiting = {descriptor_, POLLIN, 0};
+    char byte = 0;
+    return ::poll(&waiting, 1, 10'000) == 1 && ::recv(descriptor_, &byte, 1, 0) == 0;
   }
 
   // Whether the server says something, as gRPC does first of all; false if it closes.
@@ -257,6 +266,32 @@ TEST_P(ConnectionAcceptorTest, ADrainTakesNoneAnyMoreAndClosesThePort) {
     next = Server::Start(options, &clock_, &observer_, &observer_, nullptr);
     std::this_thread::yield();
   }
+  call->stream->WritesDone();
+  EXPECT_THAT(Finish(*call->stream), IsOk());
+  drain.join();
+}
+
+// Who has connected and not yet said who it is: a stream that goes on does not let it in.
+TEST_P(ConnectionAcceptorTest, ADrainEndsConnectionsThatBegin) {
+  MakeCertificate(folder_.path(), "server");
+  const std::string certificate = ReadText(folder_.path() + "/server.crt");
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back({ReadText(folder_.path() + "/server.key"), certificate});
+  ServerOptions options;
+  options.credentials = grpc::SslServerCredentials(tls);
+  StartServer(options);
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("server");
+  channel_ = grpc::CreateCustomChannel(server_->address(),
+                                       grpc::SslCredentials({certificate, "", ""}), arguments);
+  const auto call = StartPack();
+  ASSERT_TRUE(call->stream->Write(OpenSizes(10)));
+  v1::PackResponse response;
+  ASSERT_TRUE(call->stream->Read(&response));
+  const Socket silent("127.0.0.2", PortOf(server_->address()));
+  while (server_->num_connections() != 2) std::this_thread::yield();
+  std::thread drain([&] { server_->Drain(absl::Hours(1)); });
+  EXPECT_TRUE(silent.IsClosed());
   call->stream->WritesDone();
   EXPECT_THAT(Finish(*call->stream), IsOk());
   drain.join();

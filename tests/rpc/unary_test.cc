@@ -1,5 +1,9 @@
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
+#include "service/engine/histograms/histogram_file.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {
@@ -65,6 +69,42 @@ TEST_P(UnaryTest, MergeSubtractDelete) {
   EXPECT_THAT(Merge(subtract), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
   EXPECT_THAT(Merge("histogram: 'a b'"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name 'a b'")));
+}
+
+// Written where there is a folder, and only if one has changed since.
+TEST_P(UnaryTest, HistogramsAreSavedWhereThereIsAFolder) {
+  const auto is_there = [](const std::string& folder) {
+    return std::filesystem::exists(absl::StrCat(folder, "/", kHistogramsFile));
+  };
+  ServerOptions options;
+  options.histograms_folder = folder_.path();
+  StartServer(options);
+  ASSERT_THAT(server_->SaveHistograms(), IsOk());
+  EXPECT_FALSE(is_there(folder_.path()));
+  for (const uint64_t num_graphs : {10, 20}) {
+    ASSERT_THAT(Merge(absl::StrCat("histogram: 'h' addend", kTenGraphs)), IsOk());
+    ASSERT_THAT(server_->SaveHistograms(), IsOk());
+    EXPECT_TRUE(is_there(folder_.path()));
+    channel_ = nullptr;
+    server_ = nullptr;
+    StartServer(options);
+    EXPECT_EQ(Get("h").histogram().num_graphs(), num_graphs);
+  }
+  ASSERT_THAT(Delete("h"), IsOk());
+  ASSERT_THAT(server_->SaveHistograms(), IsOk());
+  std::filesystem::remove(absl::StrCat(folder_.path(), "/", kHistogramsFile));
+  ASSERT_THAT(server_->SaveHistograms(), IsOk());
+  EXPECT_FALSE(is_there(folder_.path()));
+
+  channel_ = nullptr;
+  server_ = nullptr;
+  StartServer();
+  ASSERT_THAT(Merge(absl::StrCat("histogram: 'h' addend", kTenGraphs)), IsOk());
+  const bool was_there = is_there("");
+  EXPECT_THAT(server_->SaveHistograms(), IsOk());
+  EXPECT_EQ(is_there(""), was_there);
+  std::error_code ignored;
+  if (!was_there) std::filesystem::remove(absl::StrCat("/", kHistogramsFile), ignored);
 }
 
 TEST_P(UnaryTest, HistogramsAreListedUntilTheyAreDeleted) {
