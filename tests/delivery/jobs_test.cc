@@ -1,6 +1,7 @@
 // Jobs of servers that share them, and of one that is alone: where a job is, and for how long.
 #include "service/engine/jobs/jobs.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/access/job_pool.h"
@@ -22,6 +24,7 @@
 #include "service/engine/jobs/lease_timer.h"
 #include "service/engine/jobs/retention_timer.h"
 #include "service/stores/keys/replica_lease.h"
+#include "service/stores/logs/job_directory.h"
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/cluster/jobs/etcd_job_directory.h"
 #include "service/wings/cluster/jobs/etcd_job_logs.h"
@@ -203,6 +206,32 @@ struct CountedServer {
   Loader& loader;
   const std::unique_ptr<Jobs> own_jobs;
   Jobs& jobs;
+};
+
+// Gives two jobs at a time, as it may.
+class ShortPages final : public JobDirectory {
+ public:
+  explicit ShortPages(JobDirectory* directory) : directory_(*directory) {}
+  // The page with this number, from 0 on, cannot be read.
+  void FailAt(int page) { failing_ = num_pages_ + page; }
+
+  absl::Status Put(const ListedJob& job) override { return directory_.Put(job); }
+  absl::Status Remove(const std::string& job) override { return directory_.Remove(job); }
+  absl::StatusOr<bool> RemoveUnowned(const std::string& job) override {
+    return directory_.RemoveUnowned(job);
+  }
+  absl::StatusOr<JobPage> List(const std::string& after, size_t limit) override {
+    if (num_pages_++ == failing_) return absl::UnavailableError("page");
+    return directory_.List(after, std::min<size_t>(limit, 2));
+  }
+  absl::StatusOr<std::vector<std::string>> Owners(absl::Span<const std::string> jobs) override {
+    return directory_.Owners(jobs);
+  }
+
+ private:
+  JobDirectory& directory_;
+  int num_pages_ = 0;
+  int failing_ = -1;
 };
 
 class JobCensusTest : public JobsTest {
@@ -536,6 +565,25 @@ TEST_F(JobCensusTest, ATurnThatCannotReadSaysSoAndTheNextOneReads) {
   owner_->connection.SetFaults([] { return StoreFault::kNone; });
   EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()), IsOk());
   EXPECT_EQ(server.census.EpochsByNamespace(), (std::map<std::string, uint64_t>{{"team", 1}}));
+}
+
+// Of a directory that is read in part, nothing counts.
+TEST_F(JobCensusTest, JobsOfAllPagesCount) {
+  ShortPages pages(owner_->logs.directory());
+  for (uint64_t i = 0; i < 5; ++i) {
+    EXPECT_THAT(pages.Put({absl::StrCat(i < 2 ? "few/" : "team/", i), i + 1, 2, 3}), IsOk());
+  }
+  JobCensus census(&pages, absl::InfiniteDuration());
+  using Epochs = std::map<std::string, uint64_t>;
+  for (const int page : {0, 1, 2}) {
+    pages.FailAt(page);
+    EXPECT_THAT(census.Turn(owner_->jobs, clock_.Now()),
+                StatusIs(absl::StatusCode::kUnavailable, "page"));
+    EXPECT_EQ(census.EpochsByNamespace(), Epochs());
+  }
+  EXPECT_THAT(census.Turn(owner_->jobs, clock_.Now()), IsOk());
+  EXPECT_EQ(census.EpochsByNamespace(), (Epochs{{"few", 3}, {"team", 12}}));
+  EXPECT_EQ(census.EpochsElsewhere("team", {"team/2", "team/4"}), 4U);
 }
 
 // A page may be short, or have none that can be read; the order is that of the names.

@@ -415,6 +415,33 @@ TEST_F(FileSourceGraphStoreTest, SortsOverTheDiskAsInMemory) {
   ExpectRowsOf(**store_->Open("b"), rows);
 }
 
+// Of the first graph a run and many records behind it are sorted, of the second more runs than are
+// merged at a time.
+TEST_F(FileSourceGraphStoreTest, ASealOverTheDiskEndsWheneverItIsGivenUp) {
+  SealOptions tiny;
+  tiny.memory_bytes = 1;
+  for (const auto& [num_edges, step] : {std::pair(500, 40), std::pair(17'000, 3500)}) {
+    const std::string name = absl::StrCat("edges-", num_edges);
+    RowsOfGraph rows;
+    for (int i = 0; i < num_edges; ++i) rows.edges.push_back({3, "a", "b", {"r"}});
+    Create(name);
+    Append(name, rows);
+    for (int given_up = 0;; given_up += step) {
+      int asked = 0;
+      const auto sealed =
+          store_->Seal(name, tiny, [&](const SourceGraphProgress&) { return asked++ != given_up; });
+      if (asked <= given_up) {
+        ASSERT_TRUE(sealed.ok()) << sealed.status();
+        EXPECT_GT(given_up, 2 * step);
+        break;
+      }
+      ASSERT_EQ(sealed.status().code(), absl::StatusCode::kCancelled) << given_up;
+      EXPECT_EQ(store_->Get(name)->state, SourceGraphState::kOpen);
+    }
+    EXPECT_TRUE(ReadSealed(name) == Expected(schema_, options_, rows));
+  }
+}
+
 TEST_F(FileSourceGraphStoreTest, ARetryIsNoRepetition) {
   SeededRandom random(2);
   const RowsOfGraph rows = RandomRows(random, 5, 5);
