@@ -2,6 +2,7 @@
 // (tests/support/accounting.h).
 #include "tests/support/accounting.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_items.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/gathered_rows.h"
@@ -65,6 +67,38 @@ uint64_t HeldBy(const Make& make) {
   const auto made = make(&budget);
   EXPECT_THAT(made, IsOk());
   return budget.held();
+}
+
+// Each cache of a catalog keeps what nobody uses up to its bytes, and no more. `sums_of` an epoch:
+// what it takes in each cache, the largest first. Returns what is held if none of them has room.
+template <typename Prepare, typename Sums>
+uint64_t ExpectKeptUpToItsBytes(const DatasetStore& store, const Prepare& prepare,
+                                const Sums& sums_of) {
+  EpochBounds bounds;
+  bounds.planner_steps = 20'000;
+  std::vector<uint64_t> sums;
+  // Held with an epoch, and when it is gone, if each cache keeps so many bytes.
+  const auto held_with = [&](uint64_t kept) {
+    // All caches keep an eighth of the budget, and there are eight.
+    MemoryBudget memory(64 * kept);
+    EpochCatalog catalog(&store, bounds, &memory);
+    auto epoch = prepare(catalog);
+    EXPECT_THAT(epoch, IsOk()) << kept;
+    if (epoch.ok()) sums = sums_of(**epoch);
+    const uint64_t used = memory.held();
+    epoch = absl::CancelledError("gone");
+    return std::pair(used, memory.held());
+  };
+  uint64_t above = held_with(uint64_t{1} << 30).first;
+  const std::vector<uint64_t> of_caches = sums;
+  for (const uint64_t sum : of_caches) {
+    EXPECT_EQ(held_with(sum).second, above) << sum;
+    const uint64_t below = held_with(sum - 1).second;
+    EXPECT_LT(below, above) << sum;
+    above = below;
+    EXPECT_EQ(sums, of_caches);
+  }
+  return above;
 }
 
 // More kinds of sizes, and more groups, than there is room for at first.
@@ -282,6 +316,27 @@ TEST(EpochAccountingTest, Segments) {
       });
 }
 
+TEST(EpochAccountingTest, WhatACatalogKeeps) {
+  DatasetWorld world(600);
+  world.Seal();
+  const uint64_t of_reader = BytesOfReader(world.store().Get("graphs").value());
+  const uint64_t left = ExpectKeptUpToItsBytes(
+      world.store(), [](EpochCatalog& catalog) { return catalog.Prepare(DatasetWorld::Request()); },
+      [&](const PreparedEpoch& epoch) {
+        return std::vector{epoch.bytes() + of_reader, epoch.plan().bytes() + of_reader, of_reader};
+      });
+  EXPECT_EQ(left, 0U);
+  EpochRequest request = DatasetWorld::Request();
+  request.segments = SegmentsRequest{300, 2};
+  // Where there is enough to make its plan, the plan has room.
+  const uint64_t of_plan = ExpectKeptUpToItsBytes(
+      world.store(), [&](EpochCatalog& catalog) { return catalog.PrepareSegmented(request); },
+      [](const SegmentedEpoch& epoch) {
+        return std::vector{epoch.bytes() + epoch.plan().bytes()};
+      });
+  EXPECT_GT(of_plan, 0U);
+}
+
 TEST(EpochAccountingTest, Windows) {
   const std::vector<uint32_t> sizes = FewSizes(300, 1);
   const auto schema = std::make_shared<const GraphSchema>(
@@ -450,6 +505,21 @@ TEST_F(PartsAccountingTest, JoinedEpochs) {
         return epoch;
       },
       PointeeBytes<JoinedEpoch>, kEstimated);
+}
+
+TEST_F(PartsAccountingTest, WhatACatalogKeeps) {
+  const EpochRequest request = world_.Request(world_.HalfOfAll());
+  const uint64_t left = ExpectKeptUpToItsBytes(
+      world_.store(), [&](EpochCatalog& catalog) { return catalog.PrepareKind(request); },
+      [&](const LoadableEpoch& epoch) {
+        const auto& joined = static_cast<const JoinedEpoch&>(epoch);
+        const uint64_t of_reader = BytesOfReader(reader_->info());
+        std::vector<uint64_t> sums = {joined.bytes() + of_reader, joined.links().bytes(),
+                                      of_reader};
+        std::sort(sums.rbegin(), sums.rend());
+        return sums;
+      });
+  EXPECT_EQ(left, 0U);
 }
 
 TEST_F(PartsAccountingTest, PartsOfASourceGraph) {
