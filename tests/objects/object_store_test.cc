@@ -230,17 +230,17 @@ class RetryingTest : public ::testing::Test {
 TEST_F(RetryingTest, GivesUpAfterItsAttempts) {
   fake_.SetFaults({1, 0, 0, 0}, 1);
   RetryingObjectStore::Options options;
-  options.max_attempts = 5;
+  options.max_attempts = 13;
   auto store = Make(options);
   EXPECT_THAT(store.Put("k", "v", clock_.Now() + absl::Hours(1)),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("tried 5 times")));
-  ASSERT_EQ(delays_.size(), 4U);
-  EXPECT_EQ(store.num_retries(), 4U);
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("tried 13 times")));
+  ASSERT_EQ(delays_.size(), 12U);
+  EXPECT_EQ(store.num_retries(), 12U);
   absl::Duration whole = options.first_delay;
   for (const absl::Duration delay : delays_) {
     EXPECT_GE(delay, whole / 2 - absl::Microseconds(1));
     EXPECT_LE(delay, whole);
-    whole *= 2;
+    whole = std::min(2 * whole, options.longest_delay);
   }
 }
 
@@ -288,6 +288,83 @@ TEST_F(RetryingTest, NobodyTriesForWhoIsGone) {
     EXPECT_THAT(store.Delete("k", clock_.Now() + absl::Hours(1)),
                 StatusIs(absl::StatusCode::kUnavailable, HasSubstr("tried 100 times")));
   }
+}
+
+// Fails after it has given all that was asked for; notes how much time each try had.
+class UntilStore final : public ObjectStore {
+ public:
+  explicit UntilStore(const Clock* clock) : clock_(clock) {}
+  absl::Status Put(absl::string_view, absl::string_view, absl::Time deadline) override {
+    return Note(deadline);
+  }
+  absl::Status Get(absl::string_view, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    const absl::Status noted = Note(deadline);
+    const absl::Status given =
+        sink(std::string(range.is_whole() ? 7 : range.end - range.begin, 'g'));
+    return given.ok() ? noted : given;
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view, absl::string_view, size_t,
+                                  absl::Time deadline) override {
+    return Note(deadline);
+  }
+  absl::Status Delete(absl::string_view, absl::Time deadline) override { return Note(deadline); }
+
+  std::vector<absl::Duration> times;
+
+ private:
+  absl::Status Note(absl::Time deadline) {
+    times.push_back(deadline - clock_->Now());
+    return absl::UnavailableError("away");
+  }
+  const Clock* const clock_;
+};
+
+// By what it has to send or to get; and never beyond that of the call.
+TEST_F(RetryingTest, EachTryHasItsTime) {
+  UntilStore until(&clock_);
+  RetryingObjectStore::Options options;
+  options.max_attempts = 1;
+  RetryingObjectStore store(
+      &until, &clock_, [](absl::Duration) { ADD_FAILURE(); }, options);
+  const absl::Time later = clock_.Now() + absl::Hours(1);
+  std::string got;
+  const auto sink = [&](absl::string_view piece) {
+    absl::StrAppend(&got, piece);
+    return absl::OkStatus();
+  };
+  const auto away = StatusIs(absl::StatusCode::kUnavailable, "away (tried 1 times)");
+  EXPECT_THAT(store.Put("k", std::string((3 << 20) + 5, 'p'), later), away);
+  EXPECT_THAT(store.Delete("k", later), away);
+  EXPECT_THAT(store.List("", "", 0, later), away);
+  EXPECT_THAT(store.Get("k", {}, sink, later), away);
+  EXPECT_THAT(store.Get("k", {5, 5 + (2 << 20)}, sink, later), away);
+  EXPECT_THAT(store.Delete("k", clock_.Now() + absl::Seconds(3)), away);
+  EXPECT_THAT(until.times,
+              testing::ElementsAre(absl::Seconds(13), absl::Seconds(10), absl::Seconds(10),
+                                   absl::Seconds(74), absl::Seconds(12), absl::Seconds(3)));
+  EXPECT_EQ(got.size(), 7U + (2 << 20));
+  // What has come is not asked for again, nor is what nobody wants.
+  options.max_attempts = 3;
+  RetryingObjectStore again(
+      &until, &clock_, [](absl::Duration) {}, options);
+  until.times.clear();
+  EXPECT_THAT(again.Get("k", {5, 9}, sink, later), IsOk());
+  EXPECT_EQ(until.times.size(), 1U);
+  const auto refuse = [](absl::string_view) { return absl::UnavailableError("not wanted"); };
+  EXPECT_THAT(again.Get("k", {}, refuse, later),
+              StatusIs(absl::StatusCode::kUnavailable, "not wanted"));
+  EXPECT_EQ(until.times.size(), 2U);
+  EXPECT_THAT(again.Put("k", "v", clock_.Now()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("the time is over")));
+  EXPECT_EQ(until.times.size(), 2U);
+  // A pause that would take the rest of the time is none.
+  options.first_delay = options.longest_delay = absl::Microseconds(2);
+  RetryingObjectStore hasty(
+      &until, &clock_, [this](absl::Duration delay) { clock_.Advance(delay); }, options);
+  EXPECT_THAT(hasty.Put("k", "v", clock_.Now() + absl::Microseconds(1)),
+              StatusIs(absl::StatusCode::kUnavailable, "away"));
+  EXPECT_EQ(until.times.size(), 3U);
 }
 
 TEST_F(RetryingTest, WhatNoTryChangesIsToldAtOnce) {

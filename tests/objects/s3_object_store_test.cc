@@ -50,7 +50,7 @@ class ScriptedServer {
   ~ScriptedServer() { Stop(); }
 
   std::string endpoint() const { return absl::StrCat("http://127.0.0.1:", port_); }
-  // The heads of the requests. Ends the server.
+  // The requests. Ends the server.
   const std::vector<std::string>& Requests() {
     Stop();
     return requests_;
@@ -72,6 +72,15 @@ class ScriptedServer {
       std::string request;
       char buffer[4096];
       while (!absl::StrContains(request, "\r\n\r\n")) {
+        const ssize_t read = ::read(connection, buffer, sizeof(buffer));
+        if (read <= 0) break;
+        request.append(buffer, static_cast<size_t>(read));
+      }
+      const size_t head = request.find("\r\n\r\n") + 4;
+      const size_t length = request.find("Content-Length: ");
+      const size_t body =
+          length < head ? std::strtoul(request.c_str() + length + 16, nullptr, 10) : 0;
+      while (request.size() < head + body) {
         const ssize_t read = ::read(connection, buffer, sizeof(buffer));
         if (read <= 0) break;
         request.append(buffer, static_cast<size_t>(read));
@@ -162,7 +171,11 @@ TEST_F(S3ObjectStoreTest, AnswersHaveTheirCodes) {
       {"404 Not Found", absl::StatusCode::kNotFound},
       {"403 Forbidden", absl::StatusCode::kPermissionDenied},
       {"500 Internal Server Error", absl::StatusCode::kUnavailable},
+      {"401 Unauthorized", absl::StatusCode::kPermissionDenied},
+      {"408 Request Timeout", absl::StatusCode::kUnavailable},
+      {"502 Bad Gateway", absl::StatusCode::kUnavailable},
       {"503 Slow Down", absl::StatusCode::kUnavailable},
+      {"504 Gateway Timeout", absl::StatusCode::kUnavailable},
       {"429 Too Many Requests", absl::StatusCode::kUnavailable},
       {"301 Moved Permanently", absl::StatusCode::kInternal},
       {"400 Bad Request", absl::StatusCode::kInternal},
@@ -232,6 +245,64 @@ TEST_F(S3ObjectStoreTest, ASinkWithoutMemoryEndsTheCall) {
   EXPECT_EQ(Read(*store).value(), "value");
 }
 
+// The first line of each request, and what is given of the answer.
+TEST_F(S3ObjectStoreTest, EachCallIsOneRequest) {
+  const std::string none =
+      Answer("200 OK", "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>");
+  const std::string ten = Answer("206 Partial Content", "0123456789");
+  ScriptedServer server({ten, ten, ten, Answer("200 OK", "0123456789"), Answer("200 OK", "0"),
+                         Answer("416 Range Not Satisfiable", "<Error></Error>"),
+                         Answer("200 OK", ""), Answer("204 No Content", ""),
+                         Answer("404 Not Found", ""), Answer("403 Forbidden", ""), none, none,
+                         none});
+  const auto store = Store(server.endpoint());
+  EXPECT_THAT(Read(*store, {3, 5}), IsOkAndHolds(std::string("01")));
+  EXPECT_THAT(Read(*store, {3}), IsOkAndHolds(std::string("0123456789")));
+  EXPECT_THAT(Read(*store, {3, 3}), IsOkAndHolds(std::string()));
+  EXPECT_THAT(Read(*store, {0, 4}), IsOkAndHolds(std::string("0123")));
+  EXPECT_THAT(Read(*store), IsOkAndHolds(std::string("0")));
+  EXPECT_THAT(Read(*store, {7, 8}), IsOkAndHolds(std::string()));
+  EXPECT_THAT(store->Put("k", "value", Soon()), IsOk());
+  EXPECT_THAT(store->Delete("k", Soon()), IsOk());
+  EXPECT_THAT(store->Delete("k", Soon()), IsOk());
+  EXPECT_THAT(store->Delete("k", Soon()), StatusIs(absl::StatusCode::kPermissionDenied, _));
+  EXPECT_THAT(store->List("", "", 0, Soon()), IsOk());
+  EXPECT_THAT(store->List("p", "p/a", 7, Soon()), IsOk());
+  EXPECT_THAT(store->List("p", "", 1001, Soon()), IsOk());
+  std::vector<std::string> lines;
+  for (const std::string& request : server.Requests()) {
+    std::string line = request.substr(0, request.find(" HTTP/1.1\r\n"));
+    if (const size_t at = request.find("\r\nRange: "); at != std::string::npos) {
+      line += request.substr(at + 2, request.find("\r\n", at + 2) - at - 2);
+    }
+    lines.push_back(line);
+  }
+  const std::string list = "GET /bucket?list-type=2&max-keys=";
+  EXPECT_THAT(
+      lines,
+      testing::ElementsAre(
+          "GET /bucket/pre/fix/keyRange: bytes=3-4", "GET /bucket/pre/fix/keyRange: bytes=3-",
+          "GET /bucket/pre/fix/keyRange: bytes=3-3", "GET /bucket/pre/fix/keyRange: bytes=0-3",
+          "GET /bucket/pre/fix/key", "GET /bucket/pre/fix/keyRange: bytes=7-7",
+          "PUT /bucket/pre/fix/k", "DELETE /bucket/pre/fix/k", "DELETE /bucket/pre/fix/k",
+          "DELETE /bucket/pre/fix/k", list + "1000&prefix=pre%2Ffix%2F",
+          list + "7&prefix=pre%2Ffix%2Fp&start-after=pre%2Ffix%2Fp%2Fa",
+          list + "1000&prefix=pre%2Ffix%2Fp"));
+  const std::string put = server.Requests()[6];
+  EXPECT_THAT(put, testing::EndsWith("\r\n\r\nvalue"));
+  // SHA-256 of "value".
+  EXPECT_THAT(put,
+              HasSubstr("x-amz-content-sha256: "
+                        "cd42404d52ad55ccfa9aca4adc828aa5800ad9d385a0671fbcbf724118320619\r\n"));
+  EXPECT_THAT(put, testing::Not(HasSubstr("Expect:")));
+  EXPECT_THAT(put, testing::Not(HasSubstr("Content-Type:")));
+  // Refused before anything is sent.
+  const absl::string_view large("", ObjectStore::kMaxObjectBytes + 1);
+  EXPECT_THAT(store->Put("k", large, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "object 'k': 5368709121 bytes, at most 5368709120"));
+}
+
 // After an answer that broke off, only the rest is asked for.
 TEST_F(S3ObjectStoreTest, TriesGoOnWhereAnAnswerBrokeOff) {
   ScriptedServer server({Answer("503 Slow Down", ""), Answer("200 OK", "01234", 10),
@@ -288,7 +359,11 @@ TEST_F(S3ObjectStoreTest, AProxyIsForOtherMachines) {
   EXPECT_TRUE(IsOnThisMachine("http://localhost:1"));
   EXPECT_TRUE(IsOnThisMachine("https://127.8.9.1/x"));
   EXPECT_TRUE(IsOnThisMachine("http://[::1]:9000"));
+  EXPECT_TRUE(IsOnThisMachine("http://[::1]"));
+  EXPECT_TRUE(IsOnThisMachine("localhost/path"));
   EXPECT_FALSE(IsOnThisMachine("http://localhost.example.org"));
+  EXPECT_FALSE(IsOnThisMachine("http://[::2]:9000"));
+  EXPECT_FALSE(IsOnThisMachine("http://127.0.0"));
   EXPECT_FALSE(IsOnThisMachine("https://128.0.0.1"));
   {
     const Variable nowhere("http_proxy", "http://127.0.0.1:1");
@@ -320,8 +395,13 @@ TEST_F(S3ObjectStoreTest, OptionsAreCheckedByName) {
   };
   refuse([](auto& o) { o.endpoint = "x:1"; }, "'x:1'");
   refuse([](auto& o) { o.bucket = "a/b"; }, "'a/b'");
+  refuse([](auto& o) { o.bucket = ""; }, "''");
+  refuse([](auto& o) { o.bucket = "a b"; }, "'a b'");
   refuse([](auto& o) { o.prefix = "a//b"; }, "a//b");
   refuse([](auto& o) { o.region = ""; }, "region");
+  refuse([](auto& o) { o.region = "a b"; }, "region 'a b'");
+  refuse([](auto& o) { o.credentials.access_key = ""; }, "credentials");
+  refuse([](auto& o) { o.clock = nullptr; }, "no clock");
   refuse([](auto& o) { o.credentials.secret_key = ""; }, "credentials");
 }
 

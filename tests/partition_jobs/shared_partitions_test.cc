@@ -25,7 +25,9 @@ namespace {
 
 using ::testing::_;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::map<std::string, std::string> FilesIn(const std::string& folder) {
   auto files = FilesBelow(folder);
@@ -618,6 +620,365 @@ TEST_F(SharedPartitionsTest, KilledAtAnyRequest) {
     EXPECT_EQ(world_.NumKeys(), 0U);
   }
   EXPECT_GT(num_killed, 10U);
+}
+
+// What is asked of one companion, and what is said of it, by whole words. A server has put it for a
+// graph `g`, with files of which one is empty and one is of several pieces.
+class SharedCompanionsTest : public testing::Test {
+ protected:
+  SharedCompanionsTest() {
+    own_.graph = {"g", 1};
+    own_.name = "p";
+    own_.state = "begun";
+    own_.server = "a:1";
+    for (const auto& [path, bytes] : files_) {
+      contents_.files.push_back({path, bytes.size(), Crc32c(bytes)});
+      std::ofstream(folder_.path() + "/" + path) << bytes;
+    }
+    contents_.summary = "summary";
+  }
+  absl::Status Upload(ObjectCompanions& by) {
+    return by.Upload(own_, folder_.path(), contents_, [] { return true; });
+  }
+  void PutWhole() {
+    PH_ASSERT_OK_AND_ASSIGN(own_.revision, companions_.Put(own_));
+    own_.state = "done";
+    ASSERT_THAT(Upload(companions_), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(own_, companions_.Find(own_.graph, "p"));
+  }
+  std::string KeyOf() const { return CompanionKey(own_.graph.id, own_.name); }
+  void PutKey(const std::string& key, const std::string& value) {
+    ASSERT_THAT(a_.replica->connection().Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
+  StoredCompanion Stored() {
+    return DecodeCompanion(*a_.replica->connection().Get(KeyOf()).value()).value();
+  }
+  std::string FirstPiece() {
+    const auto list = world_.fake.List("g/", "", 0, absl::InfiniteFuture());
+    for (const ObjectInfo& object : list->objects) {
+      if (object.key.find("/p/00000000-") != std::string::npos) return object.key;
+    }
+    return "";
+  }
+
+  const std::map<std::string, std::string> files_ = {
+      {"a", std::string(5000, 'a')},
+      {"empty", ""},
+      {"long", std::string(3000, 'l') + std::string(6001, 'm')}};
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  SharedPartitionsWorld world_;
+  SharedPartitionsWorld::Server a_ = world_.Start("a:1", folder_.path() + "/at-a");
+  ObjectCompanions& companions_ = *a_.companions;
+  SharedCompanion own_;
+  CompanionContents contents_;
+  int num_servers_ = 0;
+};
+
+TEST_F(SharedCompanionsTest, WhatIsNotThereIsNamed) {
+  const auto no_graph = [](const std::string& name) {
+    return StatusIs(absl::StatusCode::kNotFound, "source graph '" + name + "': there is none");
+  };
+  const auto none = StatusIs(absl::StatusCode::kNotFound, "partition 'p' of 'g': there is none");
+  const auto of_another =
+      StatusIs(absl::StatusCode::kAborted, "partition 'p' of 'g': another server has changed it");
+  EXPECT_THAT(companions_.Find({"h", 1}, "p"), no_graph("h"));
+  EXPECT_THAT(companions_.Find({"g", 2}, "p"), no_graph("g"));
+  EXPECT_THAT(companions_.Find(own_.graph, "p"), none);
+  EXPECT_THAT(companions_.Delete(own_.graph, "p"), none);
+  EXPECT_THAT(companions_.Delete({"h", 1}, "p"), no_graph("h"));
+  SharedCompanion wanted = own_;
+  wanted.revision = 1;
+  EXPECT_THAT(companions_.Put(wanted), none);
+  wanted.graph.id = 2;
+  EXPECT_THAT(companions_.Put(wanted), no_graph("g"));
+  PH_ASSERT_OK_AND_ASSIGN(own_.revision, companions_.Put(own_));
+  wanted = own_;
+  for (const uint64_t revision : {uint64_t{0}, own_.revision - 1, own_.revision + 1}) {
+    wanted.revision = revision;
+    EXPECT_THAT(companions_.Put(wanted), of_another);
+    EXPECT_THAT(companions_.Tell(wanted, "half"), of_another);
+    EXPECT_THAT(companions_.Upload(wanted, folder_.path(), contents_, [] { return true; }),
+                of_another);
+  }
+  // Nothing was put for them.
+  EXPECT_EQ(world_.fake.num_objects(), 0U);
+  EXPECT_EQ(companions_.Find(own_.graph, "p")->progress, "");
+  ASSERT_THAT(Upload(companions_), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SharedCompanion whole, companions_.Find(own_.graph, "p"));
+  EXPECT_THAT(companions_.ContentsOf(own_), none);
+  EXPECT_THAT(companions_.Map(own_, "a", 0, 1), none);
+  EXPECT_THAT(companions_.Map(whole, "b", 0, 1),
+              StatusIs(absl::StatusCode::kNotFound, "partition 'p' of 'g' has no file 'b'"));
+  // What is whole stays so.
+  EXPECT_THAT(companions_.Put(whole), of_another);
+  world_.MakeGraph(2);
+  EXPECT_THAT(companions_.ContentsOf(whole), none);
+  EXPECT_THAT(companions_.Delete(own_.graph, "p"), no_graph("g"));
+  // One that is built yet has none, either.
+  SharedGraph built =
+      DecodeSharedGraph("g", a_.replica->connection().Get(SourceGraphNameKey("g")).value()->value)
+          .value();
+  built.definition.id = 1;
+  built.server = "a:1";
+  PutKey(SourceGraphNameKey("g"), EncodeSharedGraph(built));
+  EXPECT_THAT(companions_.Find(own_.graph, "p"), no_graph("g"));
+}
+
+TEST_F(SharedCompanionsTest, AllIsToldOfIt) {
+  const auto words = [](const SharedCompanion& of) {
+    return absl::StrCat(of.graph.name, " ", of.graph.id, " ", of.name, " ", of.state, " ",
+                        of.server, of.server_lives ? " lives, " : " is gone, ", of.progress,
+                        of.is_whole ? ", whole of " : ", ", of.num_bytes);
+  };
+  const SharedPartitionsWorld::Server b = world_.Start("b:1", folder_.path() + "/at-b");
+  PH_ASSERT_OK_AND_ASSIGN(own_.revision, companions_.Put(own_));
+  PH_ASSERT_OK_AND_ASSIGN(SharedCompanion found, b.companions->Find(own_.graph, "p"));
+  EXPECT_EQ(words(found), "g 1 p begun a:1 lives, , 0");
+  EXPECT_EQ(found.revision, own_.revision);
+  ASSERT_THAT(companions_.Tell(own_, "half"), IsOk());
+  world_.SetGone("a:1");
+  EXPECT_EQ(words(*b.companions->Find(own_.graph, "p")), "g 1 p begun a:1 is gone, half, 0");
+  // A server that asks is there, whatever is said of it.
+  EXPECT_EQ(words(*companions_.Find(own_.graph, "p")), "g 1 p begun a:1 lives, half, 0");
+  // Another one takes it: what was told before is no more.
+  SharedCompanion taken = own_;
+  taken.server = "b:1";
+  taken.state = "again";
+  PH_ASSERT_OK_AND_ASSIGN(taken.revision, b.companions->Put(taken));
+  EXPECT_EQ(words(*companions_.Find(own_.graph, "p")), "g 1 p again b:1 lives, , 0");
+  ASSERT_THAT(b.companions->Tell(taken, "most"), IsOk());
+  own_ = taken;
+  own_.state = "done";
+  ASSERT_THAT(Upload(*b.companions), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(found, companions_.Find(own_.graph, "p"));
+  EXPECT_EQ(words(found), "g 1 p done b:1 lives, , whole of 17193");
+  PH_ASSERT_OK_AND_ASSIGN(const CompanionContents contents, companions_.ContentsOf(found));
+  EXPECT_EQ(contents.summary, "summary");
+  ASSERT_EQ(contents.files.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(contents.files[i].path, contents_.files[i].path);
+    EXPECT_EQ(contents.files[i].num_bytes, contents_.files[i].num_bytes);
+    EXPECT_EQ(contents.files[i].crc32c, contents_.files[i].crc32c);
+  }
+  // Lists are of one graph, or of all, also of those that are gone.
+  SharedCompanion second = own_;
+  second.name = "q";
+  second.revision = 0;
+  ASSERT_THAT(companions_.Put(second), IsOk());
+  world_.SetGone("b:1");
+  world_.MakeGraph(2);
+  second.graph.id = 2;
+  ASSERT_THAT(companions_.Put(second), IsOk());
+  const auto all_of = [&](const absl::StatusOr<std::vector<SharedCompanion>>& list) {
+    std::vector<std::string> all;
+    for (const SharedCompanion& each : *list) all.push_back(words(each));
+    return all;
+  };
+  EXPECT_THAT(
+      all_of(companions_.List({"g", 1})),
+      ElementsAre("g 1 p done b:1 is gone, , whole of 17193", "g 1 q done b:1 is gone, , 0"));
+  EXPECT_THAT(all_of(companions_.List({"g", 2})), ElementsAre("g 2 q done b:1 is gone, , 0"));
+  EXPECT_EQ(all_of(companions_.ListAll()).size(), 3U);
+  // Those of graphs that are gone go, and no others.
+  ASSERT_THAT(companions_.RemoveGone(), IsOk());
+  EXPECT_THAT(all_of(companions_.ListAll()), ElementsAre("g 2 q done b:1 is gone, , 0"));
+}
+
+TEST_F(SharedCompanionsTest, AnyPartOfAFileIsRead) {
+  PutWhole();
+  for (const auto& [path, bytes] : files_) {
+    for (const uint64_t offset : {0, 1, 2999, 4095, 4096, 4097, 5000, 8192, 9000, 9001, 9002}) {
+      for (const uint64_t most : {0, 1, 4096, 5000, 10000}) {
+        SCOPED_TRACE(absl::StrCat(path, " ", offset, " ", most));
+        PH_ASSERT_OK_AND_ASSIGN(const OwnedBytes read, companions_.Map(own_, path, offset, most));
+        EXPECT_EQ(read.bytes, bytes.substr(std::min<size_t>(offset, bytes.size()), most));
+        EXPECT_EQ(read.num_bytes, bytes.size());
+      }
+    }
+  }
+  // What is read at once must have room in the cache.
+  ObjectCompanions::Options options;
+  options.max_cache_bytes = 4000;
+  const ObjectCompanions small(a_.replica->engines(), &a_.replica->cache(), options);
+  EXPECT_THAT(small.Map(own_, "long", 10, 4000), IsOk());
+  EXPECT_THAT(small.Map(own_, "a", 1001, 4000), IsOk());
+  EXPECT_THAT(small.Map(own_, "a", 999, 9000),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "partition 'p' of 'g' has 4001 bytes, which must be in the cache of this "
+                       "server to be read: its bound (--cache-bytes) is 4000"));
+}
+
+// Nothing of it is anybody's then.
+TEST_F(SharedCompanionsTest, FilesThatAreNotAsTheyWereMadeAreNotPut) {
+  PH_ASSERT_OK_AND_ASSIGN(own_.revision, companions_.Put(own_));
+  for (const auto& [path, bytes] : files_) {
+    for (const bool is_short : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(path, is_short));
+      if (is_short && bytes.empty()) continue;
+      const std::string file = folder_.path() + "/" + path;
+      std::string other = bytes;
+      if (is_short) other.pop_back();
+      if (!is_short && !other.empty()) other.back() ^= 1;
+      std::ofstream(file) << other;
+      // One that is empty has a sum, too.
+      CompanionContents contents = contents_;
+      if (bytes.empty()) contents.files[1].crc32c = 1;
+      EXPECT_THAT(companions_.Upload(own_, folder_.path(), contents, [] { return true; }),
+                  StatusIs(absl::StatusCode::kDataLoss, file + " is not what was written"));
+      EXPECT_FALSE(companions_.Find(own_.graph, "p")->is_whole);
+      std::ofstream(file) << bytes;
+    }
+  }
+  int num_asked = 0;
+  EXPECT_THAT(companions_.Upload(own_, folder_.path(), contents_, [&] { return ++num_asked < 3; }),
+              StatusIs(absl::StatusCode::kCancelled, "given up"));
+  EXPECT_EQ(num_asked, 3);
+  EXPECT_THAT(companions_.Upload(own_, folder_.path() + "/none", contents_, [] { return true; }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none/a")));
+  EXPECT_THAT(Upload(companions_), IsOk());
+}
+
+TEST_F(SharedCompanionsTest, DamageIsNamed) {
+  PutWhole();
+  const StoredCompanion stored = Stored();
+  const std::string value = EncodeCompanion(stored);
+  const std::string piece = FirstPiece();
+  const auto expect_lost = [&](const std::string& what) {
+    SCOPED_TRACE(what);
+    const SharedPartitionsWorld::Server c =
+        world_.Start("c:1", absl::StrCat(folder_.path(), "/at-c", ++num_servers_));
+    const auto is_lost = StatusIs(absl::StatusCode::kDataLoss,
+                                  AllOf(StartsWith("partition 'p' of 'g': "), HasSubstr(what)));
+    const SharedCompanion now = c.companions->Find(own_.graph, "p").value();
+    EXPECT_THAT(c.companions->Map(now, "a", 0, 10), is_lost);
+    EXPECT_THAT(c.companions->Verify(Stored()), is_lost);
+    const bool is_of_piece = what == piece || what == "-0: ";
+    if (!is_of_piece) {
+      EXPECT_THAT(c.companions->ContentsOf(now), is_lost);
+    }
+  };
+  EXPECT_THAT(companions_.Verify(stored), IsOk());
+  const std::string bytes = *ReadObject(world_.fake, piece, {}, 1 << 20, absl::InfiniteFuture());
+  world_.fake.Damage(piece, 7);
+  expect_lost("-0: ");
+  ASSERT_THAT(world_.fake.Delete(piece, absl::InfiniteFuture()), IsOk());
+  expect_lost(piece);
+  ASSERT_THAT(world_.fake.Put(piece, bytes, absl::InfiniteFuture()), IsOk());
+  StoredCompanion other = stored;
+  ++other.companion.num_bytes;
+  PutKey(KeyOf(), EncodeCompanion(other));
+  expect_lost("its manifest is that of another one");
+  other = stored;
+  ++other.object.crc;
+  PutKey(KeyOf(), EncodeCompanion(other));
+  expect_lost("object");
+  // What cannot be read at all has its name.
+  PutKey(KeyOf(), "?");
+  const std::string malformed = "stored key 'sg/with/0000000000000001/p': malformed";
+  const auto is_malformed = StatusIs(absl::StatusCode::kDataLoss, malformed);
+  EXPECT_THAT(companions_.Find(own_.graph, "p"), is_malformed);
+  EXPECT_THAT(companions_.Put(own_), is_malformed);
+  EXPECT_THAT(Upload(companions_), is_malformed);
+  own_.revision = a_.replica->connection().Get(KeyOf()).value()->mod_revision;
+  EXPECT_THAT(companions_.ContentsOf(own_), is_malformed);
+  PH_ASSERT_OK_AND_ASSIGN(const auto list, companions_.ListAll());
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0].name, "p");
+  EXPECT_EQ(list[0].graph.name, "");
+  EXPECT_THAT(companions_.RemoveGone(), IsOk());
+  EXPECT_EQ(companions_.ListAll()->size(), 1U);
+  EXPECT_THAT(companions_.Delete(own_.graph, "p"), IsOk());
+  EXPECT_EQ(companions_.ListAll()->size(), 0U);
+  // Nobody knows its objects.
+  EXPECT_EQ(
+      a_.replica->connection().Range(KeyRange::Prefix(kGoneSourceGraphs), 0, 0)->values.size(), 0U);
+}
+
+// Of a graph whose value cannot be read nothing goes; others do.
+TEST_F(SharedCompanionsTest, WhatADamagedGraphHasStays) {
+  SharedGraph other =
+      DecodeSharedGraph("g", a_.replica->connection().Get(SourceGraphNameKey("g")).value()->value)
+          .value();
+  other.definition.name = "h";
+  other.definition.id = 9;
+  PutKey(SourceGraphNameKey("h"), EncodeSharedGraph(other));
+  SharedCompanion of_other = own_;
+  of_other.graph = {"h", 9};
+  ASSERT_THAT(companions_.Put(own_), IsOk());
+  ASSERT_THAT(companions_.Put(of_other), IsOk());
+  PutKey(SourceGraphNameKey("g"), "?");
+  ASSERT_THAT(a_.replica->connection().Commit(
+                  {{}, {Operation::Delete(KeyRange::Of(SourceGraphNameKey("h")))}, {}}),
+              IsOk());
+  const auto is_malformed =
+      StatusIs(absl::StatusCode::kDataLoss, "stored source graph 'g': malformed");
+  EXPECT_THAT(companions_.RemoveGone(), is_malformed);
+  PH_ASSERT_OK_AND_ASSIGN(const auto left, companions_.ListAll());
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].graph.name, "g");
+  EXPECT_THAT(companions_.Find(own_.graph, "p"), is_malformed);
+}
+
+// Before it is said that an object is lost: it was deleted, or deleted and made anew.
+TEST_F(SharedCompanionsTest, WhatWasDeletedMeanwhileIsNotLost) {
+  for (const bool is_anew : {false, true}) {
+    SCOPED_TRACE(is_anew);
+    own_.state = "begun";
+    own_.revision = 0;
+    PutWhole();
+    ASSERT_THAT(world_.fake.Delete(FirstPiece(), absl::InfiniteFuture()), IsOk());
+    int requests = 0;
+    const SharedPartitionsWorld::Server b =
+        world_.Start("b:1", absl::StrCat(folder_.path(), "/at-b", is_anew), [&] {
+          if (++requests == 2) {
+            EXPECT_THAT(companions_.Delete(own_.graph, "p"), IsOk());
+            SharedCompanion anew = own_;
+            anew.revision = 0;
+            if (is_anew) {
+              EXPECT_THAT(companions_.Put(anew), IsOk());
+            }
+          }
+          return StoreFault::kNone;
+        });
+    EXPECT_THAT(b.companions->Map(own_, "a", 0, 10),
+                StatusIs(absl::StatusCode::kNotFound, "partition 'p' of 'g': there is none"));
+    EXPECT_EQ(requests, 2);
+    if (is_anew) {
+      ASSERT_THAT(companions_.Delete(own_.graph, "p"), IsOk());
+    }
+    world_.cluster.clock.Advance(absl::Hours(2));
+    ASSERT_THAT(BindStores(a_.replica->engines()), IsOk());
+    ASSERT_THAT(SourceGraphSweeper(a_.replica->engines(), {}).Run(), IsOk());
+  }
+}
+
+// To the byte, and with those of all others.
+TEST_F(SharedCompanionsTest, TheBoundIsTheWholeStores) {
+  const auto upload = [&](const std::string& name, uint64_t max_bytes) {
+    own_.name = name;
+    ObjectCompanions::Options options;
+    options.upload = {4096, max_bytes};
+    ObjectCompanions bounded(a_.replica->engines(), &a_.replica->cache(), options);
+    const auto found = bounded.Find(own_.graph, name);
+    own_.revision = found.ok() ? found->revision : 0;
+    if (!found.ok()) own_.revision = bounded.Put(own_).value();
+    return Upload(bounded);
+  };
+  constexpr uint64_t kBytes = 17193;
+  EXPECT_THAT(upload("p", kBytes - 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "partition 'p' of 'g': 17193 bytes more than the 0 in the store, max_bytes "
+                       "is 17192"));
+  EXPECT_EQ(world_.fake.num_objects(), 0U);
+  EXPECT_THAT(upload("p", kBytes), IsOk());
+  for (const uint64_t bound : {kBytes - 1, kBytes, 2 * kBytes - 1}) {
+    EXPECT_THAT(upload("q", bound),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         absl::StrCat("partition 'q' of 'g': 17193 bytes more than the 17193 in "
+                                      "the store, max_bytes is ",
+                                      bound)));
+  }
+  EXPECT_THAT(upload("q", 2 * kBytes), IsOk());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,9 @@
 #include "service/stores/keys/uses.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
+#include "tests/support/fake_key_value_store.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -258,6 +261,168 @@ TEST_F(SharedUsesTest, WhatIsNoLongerNotedIsForgotten) {
   EXPECT_THAT(SharedUses::RemoveAll(b_->replica->connection(), "ds"), IsOk());
   EXPECT_THAT(SweepFor(kRetention, {a_.get()}), IsEmpty());
   EXPECT_THAT(SweepFor(4 * kPeriod, {a_.get()}), ElementsAre("set"));
+}
+
+// Over keys alone: of a thing whose number is 7.
+class UsesOfOneTest : public ::testing::Test {
+ protected:
+  UsesOfOneTest() { cluster_keys_.SetForgetful(false); }
+  SharedUses::Options Options() {
+    SharedUses::Options options;
+    options.kind = "x";
+    options.retention = *ParseRetention("8h");
+    options.now = [this] { return clock_.Now(); };
+    options.id_of = [](absl::string_view) -> absl::StatusOr<uint64_t> { return 7; };
+    options.erase = [this](const std::string& name, uint64_t id, StillUnused unused) {
+      erased_.push_back(absl::StrCat(name, " ", id));
+      const auto compares = unused();
+      return compares.ok() ? erasing_ : compares.status();
+    };
+    return options;
+  }
+  std::unique_ptr<SharedUses> Make() {
+    return std::make_unique<SharedUses>(&keys_, Options(),
+                                        [](absl::FunctionRef<void(const std::string&)>) {});
+  }
+  void Put(const std::string& key, const std::string& value) {
+    ASSERT_THAT(others_.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
+  std::string Stored(const std::string& key) {
+    const auto value = others_.Get(key).value();
+    return value ? value->value : "none";
+  }
+  // So many requests fail so, and then none.
+  void Fail(int num_calls, StoreFault fault) {
+    keys_.SetFaults(
+        [left = num_calls, fault]() mutable { return left-- > 0 ? fault : StoreFault::kNone; });
+  }
+
+  const std::string seconds_ = "uses/x/seconds";
+  const std::string use_ = "uses/x/of/thing";
+  SimulatedClock clock_;
+  FakeKeyValueServers cluster_keys_{&clock_};
+  FakeConnection keys_{&cluster_keys_};
+  FakeConnection others_{&cluster_keys_};
+  std::vector<std::string> erased_;
+  absl::Status erasing_;
+};
+
+TEST_F(UsesOfOneTest, WhatNobodyHasWrittenIsNamed) {
+  const auto is_damaged = [](const std::string& key) {
+    return StatusIs(absl::StatusCode::kDataLoss, "the key '" + key + "' is not as it was written");
+  };
+  Put(seconds_, "x");
+  EXPECT_THAT(Make()->BeginSweep(), is_damaged(seconds_));
+  EXPECT_THAT(Make()->Use("thing"), is_damaged(seconds_));
+  Put(seconds_, "9");
+  for (const char* const value : {"", "5", "5 ", "x 7", "5 x"}) {
+    SCOPED_TRACE(value);
+    Put(use_, value);
+    EXPECT_THAT(Make()->BeginSweep(), is_damaged(use_));
+  }
+  Put(use_, "5 7");
+  EXPECT_THAT(Make()->BeginSweep(), IsOk());
+}
+
+// Others count time meanwhile, or answers are lost: it is tried some times.
+TEST_F(UsesOfOneTest, AUseIsWrittenOrItIsNotKnown) {
+  const auto not_known = StatusIs(absl::StatusCode::kUnavailable,
+                                  "it is not known whether a use was written: fake: not answered");
+  int left = 19;
+  keys_.SetFaults([&] {
+    if (left-- > 0) Put(seconds_, absl::StrCat(100 - left));
+    return StoreFault::kNone;
+  });
+  EXPECT_THAT(Make()->Use("thing"), IsOk());
+  EXPECT_EQ(Stored(use_), "100 0000000000000007");
+  left = 20;
+  EXPECT_THAT(Make()->Use("thing"), StatusIs(absl::StatusCode::kUnavailable,
+                                             "a use: the count of time changes all the time"));
+  Fail(19, StoreFault::kRequestLost);
+  EXPECT_THAT(Make()->Use("thing"), not_known) << "the count has to be read";
+  Fail(18, StoreFault::kRequestLost);
+  EXPECT_THAT(Make()->Use("thing"), IsOk());
+  Fail(1, StoreFault::kUnreachable);
+  EXPECT_THAT(Make()->Use("thing"), StatusIs(absl::StatusCode::kUnavailable, "fake: unreachable"));
+  // Of a sweep, which counts time, and removes what is left of others.
+  Put("uses/x/of/gone", "0 9");
+  auto uses = Make();
+  EXPECT_THAT(uses->BeginSweep(), IsOk());
+  clock_.Advance(absl::Seconds(1));
+  int num_calls = 0;
+  keys_.SetFaults([&] { return ++num_calls == 2 ? StoreFault::kRequestLost : StoreFault::kNone; });
+  EXPECT_THAT(uses->BeginSweep(), not_known);
+  EXPECT_THAT(uses->BeginSweep(), IsOk());
+  Fail(1, StoreFault::kRequestLost);
+  EXPECT_THAT(uses->EndSweep(), not_known);
+  EXPECT_THAT(uses->EndSweep(), IsOk());
+  EXPECT_EQ(Stored("uses/x/of/gone"), "none");
+  num_calls = 0;
+  Put(use_, "5 7");
+  keys_.SetFaults([&] { return ++num_calls == 2 ? StoreFault::kRequestLost : StoreFault::kNone; });
+  EXPECT_THAT(SharedUses::RemoveAll(keys_, "x"), not_known);
+}
+
+// Seconds that somebody has seen, of each sweep a period at most.
+TEST_F(UsesOfOneTest, TimeIsCountedBySweeps) {
+  const absl::Duration period = Options().retention.Period();
+  auto uses = Make();
+  const auto count = [&](absl::Duration time) {
+    clock_.Advance(time);
+    EXPECT_THAT(uses->BeginSweep(), IsOk());
+    EXPECT_THAT(uses->EndSweep(), IsOk());
+    return Stored(seconds_);
+  };
+  EXPECT_EQ(count(absl::ZeroDuration()), "0");
+  EXPECT_EQ(count(absl::Milliseconds(90'500)), "90");
+  EXPECT_EQ(count(absl::Milliseconds(999)), "90");
+  EXPECT_EQ(count(absl::Milliseconds(1)), "91");
+  EXPECT_EQ(count(period), absl::StrCat(91 + absl::ToInt64Seconds(period)));
+  EXPECT_EQ(count(10 * period), absl::StrCat(91 + 2 * absl::ToInt64Seconds(period)));
+  // What another one has counted is not counted again.
+  Put(seconds_, "5000");
+  EXPECT_EQ(count(period), "5000");
+  EXPECT_EQ(count(absl::Seconds(7)), "5007");
+  // A use is written once in a period.
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  const Revision written = others_.Get(use_).value()->mod_revision;
+  clock_.Advance(period - absl::Nanoseconds(1));
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  EXPECT_EQ(others_.Get(use_).value()->mod_revision, written);
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  EXPECT_GT(others_.Get(use_).value()->mod_revision, written);
+}
+
+TEST_F(UsesOfOneTest, WhatIsUnusedGoesToTheSecond) {
+  const absl::Duration most = absl::Hours(8) + 2 * Options().retention.Period();
+  const auto removed = [&](absl::Duration unused, uint64_t id) {
+    Put(seconds_, absl::StrCat(100 + absl::ToInt64Seconds(unused)));
+    Put(use_, "100 7");
+    auto uses = Make();
+    EXPECT_THAT(uses->BeginSweep(), IsOk());
+    auto gone = uses->RemoveIfUnused("thing", id);
+    EXPECT_EQ(uses->num_expired(), gone.ok() && *gone ? 1U : 0U);
+    EXPECT_THAT(uses->EndSweep(), IsOk());
+    return gone;
+  };
+  using Gone = std::optional<absl::Duration>;
+  EXPECT_THAT(removed(most - absl::Seconds(1), 7), IsOkAndHolds(Gone()));
+  EXPECT_THAT(removed(-absl::Seconds(1), 7), IsOkAndHolds(Gone()));
+  // Another has its name: that one has just been used.
+  EXPECT_THAT(removed(most, 8), IsOkAndHolds(Gone()));
+  EXPECT_THAT(erased_, IsEmpty());
+  EXPECT_EQ(Stored(use_), absl::StrCat(100 + absl::ToInt64Seconds(most), " 0000000000000008"));
+  EXPECT_THAT(removed(most, 7), IsOkAndHolds(Gone(most)));
+  EXPECT_THAT(erased_, ElementsAre("thing 7"));
+  EXPECT_EQ(Stored(use_), "none");
+  for (const auto code : {absl::StatusCode::kAborted, absl::StatusCode::kNotFound}) {
+    erasing_ = absl::Status(code, "why");
+    EXPECT_THAT(removed(most, 7), IsOkAndHolds(Gone()));
+    EXPECT_EQ(Stored(use_), "100 7");
+  }
+  erasing_ = absl::InternalError("why");
+  EXPECT_THAT(removed(most, 7), StatusIs(absl::StatusCode::kInternal, "why"));
 }
 
 // However often things are used.

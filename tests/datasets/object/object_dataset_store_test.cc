@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "service/stores/datasets/prepared_append.h"
 #include "service/wings/cluster/datasets/object_appender.h"
+#include "service/wings/cluster/datasets/object_manifest.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "tests/datasets/object/object_replica.h"
@@ -289,6 +290,62 @@ TEST_F(ObjectDatasetStoreTest, ALostReplyBeforeADeletionIsNotKnown) {
   EXPECT_THAT(replica->store().Append("set", Chunk(1, 3), {}, std::nullopt),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("it is not known whether the append happened")));
+}
+
+// A number that counts no graphs: done once, whatever is known of it, and told as that.
+TEST_F(ObjectDatasetStoreTest, ANumberWithoutGraphsDoesNotRepeatItself) {
+  cluster_.keys.SetForgetful(false);
+  for (const StoreFault fault :
+       {StoreFault::kRequestLost, StoreFault::kReplyLost, StoreFault::kDoneLater}) {
+    const std::string name = absl::StrCat("set", static_cast<int>(fault));
+    auto replica = Replica();
+    ASSERT_THAT(replica->store().Create(name, schema_, {}), IsOk());
+    int num_calls = 0;
+    replica->connection().SetFaults([&] {
+      // The name, the state, and what was remembered are read first.
+      return ++num_calls == 4 ? fault : StoreFault::kNone;
+    });
+    const auto append = [&] {
+      return replica->store().Append(name, Chunk(1, 0), {}, ProducerSequence{"p", 1});
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const AppendResult first, append());
+    EXPECT_GE(num_calls, 7);
+    EXPECT_FALSE(first.is_repetition);
+    EXPECT_EQ(first.num_appended, 0U);
+    EXPECT_TRUE(append()->is_repetition);
+    cluster_.keys.DoLateRequests();
+    EXPECT_EQ(replica->store().GetProducer(name, "p")->last(), 1U);
+    ExpectWhole(replica->store(), name, 0);
+  }
+}
+
+// Up to so many that wait share an object.
+TEST_F(ObjectDatasetStoreTest, AnObjectHasSoManyAppends) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ObjectAppender::Options options;
+  options.chunks_of_page = 1000;
+  ObjectAppender appender(replica->engines(), options);
+  const GraphChunk chunk = Chunk(1, 1);
+  const auto append = [&] {
+    return appender.Append(PrepareAppend({"set"}, chunk, {}, std::nullopt).value());
+  };
+  constexpr size_t kOthers = ObjectAppender::kMaxAppends + 3;
+  std::vector<std::thread> threads;
+  interrupted_.before_put = [&] {
+    for (size_t i = 0; i < kOthers; ++i)
+      threads.emplace_back([&] { EXPECT_THAT(append(), IsOk()); });
+    while (appender.num_waiting("set") != kOthers) std::this_thread::yield();
+  };
+  ASSERT_THAT(append(), IsOk());
+  for (std::thread& thread : threads) thread.join();
+  PH_ASSERT_OK_AND_ASSIGN(DatasetHead head, ReadHead(replica->engines(), "set"));
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectManifest manifest,
+                          ReadManifest(replica->engines(), head, /*with_pages=*/true));
+  std::vector<size_t> records;
+  for (const ObjectChunk& each : manifest.chunks) records.push_back(each.records.size());
+  EXPECT_THAT(records, testing::ElementsAre(1U, ObjectAppender::kMaxAppends, 3U));
+  EXPECT_EQ(appender.num_waiting("set"), 0U);
 }
 
 // Appends that wait share an object.

@@ -19,6 +19,7 @@
 #include "service/stores/datasets/prepared_append.h"
 #include "service/stores/datasets/stored_values.h"
 #include "service/wings/cluster/datasets/chunk_builder.h"
+#include "service/wings/cluster/datasets/object_manifest.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
@@ -418,6 +419,54 @@ TEST_F(ObjectEnginesTest, ObjectsMustFitTheCacheTogether) {
   }
 }
 
+TEST_F(ObjectEnginesTest, NamedProducersAreBounded) {
+  ObjectDatasetStore& store = replica_.store();
+  const auto append = [&](const std::optional<ProducerSequence>& producer) {
+    return store.Append("set", Chunk(1, 2), {}, producer).status();
+  };
+  ASSERT_THAT(store.Create("set", schema_, {}), IsOk());
+  ASSERT_THAT(append(ProducerSequence{"p", 1}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(DatasetHead head, ReadHead(engines(), "set"));
+  EXPECT_EQ(head.state.num_producers, 1U);
+  head.state.num_producers = DatasetStore::kMaxProducers - 1;
+  Put(DatasetStateKey(head.id()), EncodeObjectState(head.state));
+  EXPECT_THAT(append(ProducerSequence{"q", 1}), IsOk());
+  EXPECT_THAT(append(ProducerSequence{"r", 1}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'set'")));
+  // Those that are known go on, and so do calls that name none, or one for themselves.
+  EXPECT_THAT(append(ProducerSequence{"p", 2}), IsOk());
+  EXPECT_THAT(append(ProducerSequence{"m", 1, absl::Hours(1), cluster_.clock.Now()}), IsOk());
+  EXPECT_THAT(append(std::nullopt), IsOk());
+  EXPECT_EQ(ReadHead(engines(), "set")->state.num_producers, DatasetStore::kMaxProducers);
+  EXPECT_EQ(ReadHead(engines(), "set")->state.num_graphs, 10U);
+}
+
+// Of all data sets together, to the byte.
+TEST_F(ObjectEnginesTest, BytesOfAllDataSetsAreBounded) {
+  ASSERT_THAT(replica_.store().Create("one", schema_, {}), IsOk());
+  ASSERT_THAT(replica_.store().Append("one", Chunk(1, 3), {}, std::nullopt), IsOk());
+  const uint64_t bytes = replica_.store().Get("one")->num_bytes;
+  ASSERT_THAT(replica_.store().Delete("one"), IsOk());
+  const auto append = [&](const std::string& name, uint64_t max_bytes) {
+    ObjectDatasetStore::Options options;
+    options.max_bytes = max_bytes;
+    ObjectDatasetStore store(engines(), &replica_.cache(), options);
+    store.Create(name, schema_, {}).IgnoreError();
+    return store.Append(name, Chunk(1, 3), {}, std::nullopt).status();
+  };
+  const auto is_full = [&](uint64_t max_bytes) {
+    return StatusIs(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat("store: ", 2 * bytes, " + ", bytes,
+                                 " bytes of all data sets, at most ", max_bytes));
+  };
+  EXPECT_THAT(append("a", bytes), IsOk());
+  EXPECT_THAT(append("b", 2 * bytes), IsOk());
+  for (const uint64_t bound : {bytes, 2 * bytes, 3 * bytes - 1}) {
+    EXPECT_THAT(append("c", bound), is_full(bound));
+  }
+  EXPECT_THAT(append("c", 3 * bytes), IsOk());
+}
+
 // What is put is as docs/storage-format.md says: records at their places, and the sizes behind.
 TEST_F(ObjectEnginesTest, ObjectsAreAsTheFormatSays) {
   ObjectDatasetStore& store = replica_.store();
@@ -501,6 +550,45 @@ TEST_F(ObjectEnginesTest, ARoundOfSweepsGoesOnWhereItEnded) {
   EXPECT_EQ(objects_.List("d/", "", 0, never)->objects.size(), 1U);
 }
 
+// What is looked at is left behind, and so much is deleted in a step.
+TEST_F(ObjectEnginesTest, ASweepDeletesSoMuchInAStep) {
+  ASSERT_THAT(BindStores(replica_.engines()), IsOk());
+  // Its own objects stay: two, and what a page has of them.
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, replica_.store().Create("set", schema_, {}));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_THAT(replica_.store().Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  const absl::Time never = absl::InfiniteFuture();
+  for (uint64_t id = info.id + 1; id <= info.id + 4; ++id) {
+    for (uint64_t object = 1; object <= 25; ++object) {
+      ASSERT_THAT(objects_.Put(RunObject(id, object), "run", never), IsOk());
+    }
+  }
+  cluster_.clock.Advance(absl::Hours(2));
+  ObjectSweeper::Options options;
+  options.max_deleted = 30;
+  ObjectSweeper sweeper(replica_.engines(), options);
+  std::vector<std::string> steps;
+  for (bool is_over = false; !is_over;) {
+    PH_ASSERT_OK_AND_ASSIGN(const ObjectSweeper::Step step, sweeper.Run());
+    is_over = step.is_round_over;
+    steps.push_back(absl::StrCat(step.num_listed, " ", step.num_deleted, " ", step.num_bytes, " ",
+                                 step.num_orphans));
+    ASSERT_LT(steps.size(), 10U);
+  }
+  EXPECT_THAT(steps,
+              testing::ElementsAre("102 30 90 30", "70 30 90 30", "40 30 90 30", "10 10 30 10"));
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectSweeper::Step anew, sweeper.Run());
+  EXPECT_EQ(anew.num_listed, 2U);
+  // One that has objects of its own, beside one that nobody has.
+  ASSERT_THAT(objects_.Put(ChunkObject(info.id, 7), "chunk", never), IsOk());
+  cluster_.clock.Advance(absl::Hours(2));
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectSweeper::Step one, sweeper.Run());
+  EXPECT_EQ(one.num_deleted, 1U);
+  EXPECT_EQ(one.num_bytes, 5U);
+  EXPECT_EQ(objects_.num_objects(), 3U);
+}
+
 // However busy others are: it is tried some times, and what is told of it is true.
 TEST_F(ObjectEnginesTest, AnAppendThatIsAlwaysTooLateIsToldSo) {
   ObjectReplica other(&cluster_, &objects_, folder_.path() + "/other");
@@ -523,7 +611,8 @@ TEST_F(ObjectEnginesTest, AnAppendThatIsAlwaysTooLateIsToldSo) {
     pauses_.clear();
     const auto appended = store.Append("set", Chunk(99, 5), {}, std::nullopt);
     replica_.connection().SetFaults(nullptr);
-    EXPECT_EQ(pauses_.size(), 3U);
+    ASSERT_EQ(pauses_.size(), 3U);
+    for (int i = 0; i < 3; ++i) EXPECT_LE(pauses_[i], absl::Milliseconds(1 << i));
     const uint64_t added = other.store().Get("set")->num_graphs - before;
     if (times == 3) {
       EXPECT_THAT(appended, IsOk());

@@ -278,6 +278,46 @@ TEST_F(EtcdJobLogsTest, APausedOwnerStopsBeforeAnotherMayBegin) {
   EXPECT_EQ(again.owner.address, second.lease.address());
 }
 
+// As it is had, and as it is kept.
+TEST_F(EtcdJobLogsTest, ALeaseLastsToItsMargin) {
+  Server& server = Start();
+  ReplicaLease& lease = server.lease;
+  const LeaseId id = *lease.lease();
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(kLeaseLength - absl::Seconds(1) - absl::Nanoseconds(1));
+    EXPECT_EQ(lease.lease(), id);
+    EXPECT_TRUE(lease.Lasts(id));
+    EXPECT_FALSE(lease.Lasts(id + 1));
+    clock_.Advance(absl::Nanoseconds(1));
+    EXPECT_EQ(lease.lease(), std::nullopt);
+    EXPECT_FALSE(lease.Lasts(id));
+    EXPECT_TRUE(lease.IsCurrent(id));
+    EXPECT_FALSE(lease.IsCurrent(id + 1));
+    ASSERT_THAT(lease.Tick(), IsOk());
+    EXPECT_EQ(lease.lease(), id);
+  }
+  EXPECT_EQ(lease.Period(), absl::Seconds(1));
+  const ReplicaLease brief(&server.connection, {"brief", "server:1", absl::Seconds(2)},
+                           [] { return absl::UnixEpoch(); });
+  EXPECT_EQ(brief.Period(), absl::Milliseconds(500));
+  // Who has left has none, and asks for none.
+  int num_calls = 0;
+  server.connection.SetFaults([&] {
+    ++num_calls;
+    return StoreFault::kNone;
+  });
+  EXPECT_THAT(lease.Leave(), IsOk());
+  EXPECT_THAT(lease.Leave(), IsOk());
+  EXPECT_EQ(num_calls, 1);
+  for (const LeaseId each : {LeaseId{0}, id}) {
+    EXPECT_FALSE(lease.Lasts(each));
+    EXPECT_FALSE(lease.IsCurrent(each));
+  }
+  EXPECT_THAT(lease.Tick(), IsOk());
+  EXPECT_EQ(lease.lease(), std::nullopt);
+  EXPECT_TRUE(lease.members().empty());
+}
+
 TEST_F(EtcdJobLogsTest, WhoLeavesIsReplacedAtOnce) {
   Server& first = Start();
   PH_ASSERT_OK_AND_ASSIGN(const JobPlace owned, first.logs.Open("job"));

@@ -744,6 +744,67 @@ TEST_F(ObjectSourceGraphStoreTest, AnUploadThatWasGivenUpIsSwept) {
   EXPECT_EQ(Sweep(a)->num_deleted, 0U);
 }
 
+// A round in steps: what is looked at is left behind, and so much is deleted in a step.
+TEST_F(ObjectSourceGraphStoreTest, ARoundOfSweepsGoesOnWhereItEnded) {
+  Server a = Start("a");
+  ASSERT_THAT(BindStores(a.replica->engines()), IsOk());
+  KeyValueStore& keys = a.replica->connection();
+  const auto put = [&](uint64_t objects, uint64_t num_pieces) {
+    for (uint64_t piece = 0; piece < num_pieces; ++piece) {
+      ASSERT_THAT(fake_.Put(SourceGraphPieceObject(objects, piece, 7), std::string(objects, 'o'),
+                            absl::InfiniteFuture()),
+                  IsOk());
+    }
+  };
+  for (const uint64_t objects : {1, 2, 3}) put(objects, 3);
+  ASSERT_THAT(fake_.Put("g/of-others", "", absl::InfiniteFuture()), IsOk());
+  // Somebody has those of 2.
+  ASSERT_THAT(keys.Commit({{}, {Operation::Put(SourceGraphObjectsKey(2), "g")}, {}}), IsOk());
+  ObjectSweeper::Options options;
+  const auto words = [](const absl::StatusOr<ObjectSweeper::Step>& step) {
+    if (!step.ok()) return step.status().ToString();
+    return absl::StrCat(step->num_listed, " listed, ", step->num_deleted, " deleted, ",
+                        step->num_bytes, " bytes, ", step->num_orphans, " orphans",
+                        step->is_round_over ? ", over" : "");
+  };
+  // As old as they must be is too young.
+  cluster_.clock.Advance(options.min_age);
+  options.max_listed = 1;
+  SourceGraphSweeper sweeper(a.replica->engines(), options);
+  EXPECT_EQ(words(sweeper.Run()), "10 listed, 0 deleted, 0 bytes, 0 orphans");
+  EXPECT_EQ(words(sweeper.Run()), "7 listed, 0 deleted, 0 bytes, 0 orphans");
+  EXPECT_EQ(words(sweeper.Run()), "4 listed, 0 deleted, 0 bytes, 0 orphans, over");
+  cluster_.clock.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(words(sweeper.Run()), "10 listed, 3 deleted, 3 bytes, 3 orphans");
+  EXPECT_EQ(words(sweeper.Run()), "7 listed, 0 deleted, 0 bytes, 0 orphans");
+  EXPECT_EQ(words(sweeper.Run()), "4 listed, 3 deleted, 9 bytes, 3 orphans, over");
+  EXPECT_EQ(words(sweeper.Run()), "4 listed, 0 deleted, 0 bytes, 0 orphans, over");
+  for (const uint64_t objects : {4, 5}) put(objects, 3);
+  cluster_.clock.Advance(absl::Hours(2));
+  options = {};
+  options.max_deleted = 2;
+  SourceGraphSweeper bounded(a.replica->engines(), options);
+  EXPECT_EQ(words(bounded.Run()), "10 listed, 2 deleted, 8 bytes, 2 orphans");
+  EXPECT_EQ(words(bounded.Run()), "5 listed, 2 deleted, 9 bytes, 2 orphans");
+  EXPECT_EQ(words(bounded.Run()), "3 listed, 2 deleted, 10 bytes, 2 orphans, over");
+  // Of a deleted graph all go, however young and many they are, and then its key; but for what
+  // another one has.
+  for (const uint64_t objects : {2, 6}) {
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(GoneSourceGraphKey(objects), "g")}, {}}), IsOk());
+  }
+  const std::string others = absl::StrCat(kGoneSourceGraphs, "of-others");
+  ASSERT_THAT(keys.Commit({{}, {Operation::Put(others, "")}, {}}), IsOk());
+  put(6, ObjectStore::kMaxListed + 1);
+  options.max_deleted = ObjectStore::kMaxListed;
+  SourceGraphSweeper large(a.replica->engines(), options);
+  EXPECT_EQ(words(large.Run()), "5 listed, 1000 deleted, 6000 bytes, 0 orphans");
+  EXPECT_TRUE(keys.Get(GoneSourceGraphKey(6)).value().has_value());
+  EXPECT_EQ(words(large.Run()), "4 listed, 1 deleted, 6 bytes, 0 orphans, over");
+  EXPECT_FALSE(keys.Get(GoneSourceGraphKey(6)).value().has_value());
+  EXPECT_EQ(keys.Range(KeyRange::Prefix(kGoneSourceGraphs), 0, 0)->values.size(), 2U);
+  EXPECT_EQ(Objects().size(), 4U);
+}
+
 // With another key-value store, all objects would be nobody's.
 TEST_F(ObjectSourceGraphStoreTest, OnlyStoresThatBelongTogetherAreSwept) {
   Server a = Start("a");
