@@ -744,8 +744,8 @@ TEST_F(ObjectSourceGraphStoreTest, AnUploadThatWasGivenUpIsSwept) {
   EXPECT_EQ(Sweep(a)->num_deleted, 0U);
 }
 
-// A round in steps: what is looked at is left behind, and so much is deleted in a step.
-TEST_F(ObjectSourceGraphStoreTest, ARoundOfSweepsGoesOnWhereItEnded) {
+// What each step has looked at and deleted.
+TEST_F(ObjectSourceGraphStoreTest, AStepOfASweepSaysWhatItDid) {
   Server a = Start("a");
   ASSERT_THAT(BindStores(a.replica->engines()), IsOk());
   KeyValueStore& keys = a.replica->connection();
