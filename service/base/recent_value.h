@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -45,7 +46,7 @@ class RecentValue {
     return state.value;
   }
 
-  // Stops reading; waits until no read is running.
+  // Stops reading; waits until no read is running. The value that was read last stays.
   void Stop() {
     absl::MutexLock lock(&state_->read_mutex);
     state_->read = nullptr;
@@ -56,13 +57,13 @@ class RecentValue {
     explicit State(Read reads) : read(std::move(reads)) {}
 
     void ReadOnce() {
-      Value now;
+      std::optional<Value> now;
       {
         absl::MutexLock lock(&read_mutex);
         if (read) now = read();
       }
       absl::MutexLock lock(&mutex);
-      value = std::move(now);
+      if (now) value = *std::move(now);
       is_reading = false;
     }
     bool IsRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_reading; }

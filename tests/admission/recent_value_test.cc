@@ -18,6 +18,9 @@ TEST(RecentValueTest, GivesWhatIsReadAtOnce) {
   EXPECT_EQ(sampler.Get(), 1);
   value = 2;
   EXPECT_EQ(sampler.Get(), 2);
+  sampler.Stop();
+  value = 3;
+  EXPECT_EQ(sampler.Get(), 2);
 }
 
 // The function that reads may wait for a lock for any length of time.

@@ -163,7 +163,7 @@ class MutationTest:
             if (tree / pathlib.Path(mutation.path).relative_to("client/python")).exists():
                 placed.append((mutation, number))
         self._objects: list[str] = []
-        own = [file for each in self._tests if each.name == "python_tests" for file in each.by_file()]
+        own = [file for each in self._tests if each.name.startswith("python_tests.") for file in each.by_file()]
         return placed, self._stages(own, [], [mutation.path for mutation, _ in placed])
 
     def _cpp_stages(self, room: str, numbered: Numbered) -> tuple[Numbered, Stages]:

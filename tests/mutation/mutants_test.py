@@ -229,13 +229,13 @@ def tried(
     tests = [
         dataclasses.replace(each, command=tuple(word for word in each.command if not word.endswith(".py") or files in word))
         for each in room_tests.all_tests(BUILD)
-        if each.name == test
+        if each.name.partition(".")[0] == test and (not files or any(files in word for word in each.command))
     ]
     run = mutants.MutationTest(mutants.ROOT, BUILD, tmp_path, tests)
     results = {each.key(): each for each in run.tries(mutants.building_of(of_room[0].path), of_room)}
     keys = [(each.path, each.before, each.after, each.nth) for each in of_room]
     # On a machine that stands still, what fails may hang before.
-    return [(results[key].outcome, results[key].by.removesuffix(" hangs")) for key in keys]
+    return [(results[key].outcome, results[key].by.removesuffix(" hangs").partition(".")[0]) for key in keys]
 
 
 def test_of_one_build_each_mutant_is_caught_alone_and_none_survives(tmp_path: pathlib.Path) -> None:
