@@ -241,7 +241,7 @@ def test_a_copy_has_all_that_is_sealed_or_named(tmp_path: pathlib.Path) -> None:
     assert copy("again", "--all") == (0, molecules.format(0) + one_set.format("again"), "")
     status, _, words = copy("again", "--source-graph", "g")
     assert status == 1 and "/set has no source graphs" in words, words
-    status, _, words = copy("small", "--all", "--max-store-bytes", "4096")
+    status, _, words = copy("small", "--all", "--max-store-bytes", "4KiB")
     assert status == 1 and "of all data sets, at most 4096" in words, words
 
 

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 namespace packhouse::client {
 namespace {
@@ -108,10 +109,11 @@ absl::Status TfrecordReader::Open() {
 absl::StatusOr<bool> TfrecordReader::Feed() {
   const int read = gzread(file_->file, buffer_.data(), static_cast<unsigned>(buffer_.size()));
   int error = Z_OK;
-  const char* const message = gzerror(file_->file, &error);
+  absl::string_view message = gzerror(file_->file, &error);
   if (read < 0 || (error != Z_OK && error != Z_STREAM_END)) {
-    return absl::DataLossError(
-        absl::StrCat(file_->path, ": ", error == Z_ERRNO ? ErrnoText() : std::string(message)));
+    const std::string file = absl::StrCat(file_->path, ": ");
+    absl::ConsumePrefix(&message, file);  // zlib's messages begin with it.
+    return absl::DataLossError(absl::StrCat(file, error == Z_ERRNO ? ErrnoText() : message));
   }
   file_->records.Feed(absl::string_view(buffer_.data(), static_cast<std::size_t>(read)));
   return read > 0;
@@ -189,9 +191,10 @@ absl::Status TfrecordWriter::Write(absl::string_view record) {
 absl::Status TfrecordWriter::Finish() {
   for (const std::unique_ptr<File>& file : files_) {
     const bool is_written = gzclose_w(std::exchange(file->file, nullptr)) == Z_OK;
-    if (!is_written || std::rename(file->Part().c_str(), file->path.c_str()) != 0) {
-      return absl::UnavailableError(absl::StrCat(file->path, ": ", ErrnoText()));
-    }
+    if (is_written && std::rename(file->Part().c_str(), file->path.c_str()) == 0) continue;
+    const absl::Status failed = absl::UnavailableError(absl::StrCat(file->path, ": ", ErrnoText()));
+    std::remove(file->Part().c_str());
+    return failed;
   }
   return absl::OkStatus();
 }

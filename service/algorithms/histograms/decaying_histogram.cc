@@ -104,7 +104,6 @@ absl::Status DecayingHistogram::AddTable(const SizesView& table, absl::Time now)
 }
 
 absl::Status DecayingHistogram::Merge(const SizeHistogram& other, absl::Time now) {
-  if (other.num_distinct() != 0) PH_RETURN_IF_ERROR(CheckComponents(other.num_components()));
   for (size_t row = 0; row < other.num_distinct(); ++row) {
     PH_RETURN_IF_ERROR(Add(other.tuple(row), other.count(row), now));
   }

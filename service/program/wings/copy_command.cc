@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/clock.h"
 #include "service/base/command_line/table.h"
+#include "service/program/byte_flag.h"
 #include "service/program/wings/address_flags.h"
 #include "service/stores/datasets/dataset_copy.h"
 #include "service/wings/cluster/shared/store_uri.h"
@@ -187,10 +188,10 @@ void AddCopyCommand(CLI::App& store, ExitCode& code) {
       ->allow_extra_args(false);
   copy->add_flag("--all", arguments->all, "All sealed data sets and source graphs");
   copy->add_option(
-      "--max-store-bytes", arguments->address.shared.max_bytes,
-      "Most bytes of lmdb:DIR, of its data sets and of its source graphs, 64 GiB if it is not "
-      "given; for s3:// as of its servers, "
-      "which have it or not");
+          "--max-store-bytes", arguments->address.shared.max_bytes,
+          "Most bytes of lmdb:DIR, of its data sets and of its source graphs, 64 GiB if it is not "
+          "given; for s3:// as of its servers, which have it or not")
+      ->transform(BytesFrom(1, uint64_t{1} << 45));
   AddAddressFlags(arguments->address, *copy);
   copy->callback([arguments, &code] { code = RunCopy(*arguments); });
 }

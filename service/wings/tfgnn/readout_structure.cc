@@ -60,10 +60,6 @@ bool IsReadoutSet(absl::string_view node_set) {
   return node_set == kReadout || (absl::ConsumePrefix(&node_set, "_readout:") && IsWord(node_set));
 }
 
-bool IsAuxiliarySet(absl::string_view name) {
-  return !name.empty() && absl::string_view("_#!%.^~").find(name[0]) != absl::string_view::npos;
-}
-
 absl::StatusOr<ReadoutStructure> FindReadout(const SetNames& sets, absl::string_view readout_set) {
   if (!IsReadoutSet(readout_set)) {
     return InvalidReadout(readout_set, "its name is neither _readout nor _readout:TAG");

@@ -51,9 +51,6 @@ struct ReadoutStructure {
 // `_readout`, or `_readout:` and a tag of [A-Za-z0-9_]+.
 bool IsReadoutSet(absl::string_view node_set);
 
-// Whether the set is auxiliary, by its first character: stored as any set, ignored by models.
-bool IsAuxiliarySet(absl::string_view name);
-
 // INVALID_ARGUMENT naming the set: `readout_set` is not there or has another name than
 // IsReadoutSet() wants; no edge set reads into it; an edge set whose name begins with it and is
 // malformed, or that has another target; two of one key from one source set; a shadow of an edge
