@@ -1,6 +1,7 @@
 #include "service/wings/partition/files/parmetis_converter.h"
 
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -167,50 +168,205 @@ TEST(ParmetisConverterTest, ErrorsOfSinksAreTold) {
   }
 }
 
-TEST(ParmetisConverterTest, WhatDoesNotFitIsNamed) {
-  const auto refused = [](const Texts& texts, const std::string& what) {
-    EXPECT_THAT(texts.Convert(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+// All arrays of both parts, and of one part that has everything.
+TEST(ParmetisConverterTest, GraphsHaveTheseArrays) {
+  using Arrays = std::map<std::string, std::vector<int64_t>>;
+  const auto arrays_of = [](const ParmetisConverter& converter, uint64_t number) {
+    const absl::StatusOr<ConvertedPart> part = converter.PartOf(number);
+    EXPECT_THAT(part, IsOk());
+    const std::string file = FileOfGraph(converter.Graph(*part));
+    const DglGraphView graph = *ReadDglGraphFile(file);
+    Arrays arrays;
+    arrays["sources"] = Int64s({graph.coo->sources}, "sources");
+    arrays["targets"] = Int64s({graph.coo->targets}, "targets");
+    for (const bool nodes : {true, false}) {
+      for (const ArrayView& array : nodes ? graph.node_data : graph.edge_data) {
+        std::vector<int64_t>& values = arrays[(nodes ? "nodes/" : "edges/") + array.header.name];
+        if (array.header.dtype == DType::kInt64) {
+          values = Int64s({array}, array.header.name);
+        } else {
+          EXPECT_EQ(array.header.dtype, DType::kUint8);
+          values.assign(array.bytes.begin(), array.bytes.end());
+        }
+      }
+    }
+    return arrays;
   };
   Texts texts;
-  texts.removed = "";
-  refused(texts, "edge 1 of 'ab' is neither in a part nor among the removed edges");
-  texts = Texts();
-  texts.removed += "1 2 2 1\n";
-  refused(texts, "removed edges: line 4: edge 2 of type 1 is there twice");
-  texts = Texts();
-  texts.nodes[1] = "1 0 1 0\n3 0 1 1\n";
-  refused(texts, "nodes of part 1: line 2: new id 3");
-  texts = Texts();
-  texts.nodes[1] = "1 0 1 0\n2 0 1 0\n";
-  refused(texts, "node 0 of 'a' is there twice");
-  texts = Texts();
-  texts.nodes[1] = "1 0 1 0\n";
-  refused(texts, "node 1 of the schema is in no part");
-  texts = Texts();
-  texts.edges[0] = "1 0 1 2 0 1\n";
-  refused(texts, "edges of part 0: line 1: the edge from 1 to 2 has new ids 1 and 0");
-  texts = Texts();
-  std::swap(texts.edges[0], texts.edges[1]);
-  refused(texts, "must be in this part");
-  texts = Texts();
-  texts.removed = "0 0 1 1\n1 2 2 1\n1 1 0 2\n";
-  refused(texts, "edge type 'ab' joins other types of nodes");
-  texts = Texts();
-  texts.removed = "0 0 0 2\n1 2 1 1 0.5\n1 2 2 1\n";
-  refused(texts, "1 attributes, other rows of this type have 0");
-  texts = Texts();
-  texts.schema = absl::StrReplaceAll(texts.schema, {{"\"aa\"", "\"a:aa:b\""}});
-  refused(texts, "'a:aa:b' does not name the types");
-  texts = Texts();
-  texts.schema = absl::StrReplaceAll(texts.schema, {{"[4, 5]", "[4, 5], \"none\": [5, 5]"}});
-  refused(texts, "edge type 'none' has no edges: name it");
-  texts = Texts();
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
+  EXPECT_EQ(arrays_of(converter, 0), (Arrays{{"sources", {1, 1, 1}},
+                                             {"targets", {0, 0, 0}},
+                                             {"nodes/_ID", {0, 2}},
+                                             {"nodes/inner_node", {1, 0}},
+                                             {"nodes/part_id", {0, 1}},
+                                             {"nodes/_TYPE", {1, 0}},
+                                             {"nodes/orig_id", {0, 1}},
+                                             {"edges/_ID", {0, 1, 2}},
+                                             {"edges/inner_edge", {1, 1, 1}},
+                                             {"edges/_TYPE", {1, 1, 1}},
+                                             {"edges/orig_id", {0, 1, 2}}}));
+  EXPECT_EQ(arrays_of(converter, 1), (Arrays{{"sources", {2, 0}},
+                                             {"targets", {1, 0}},
+                                             {"nodes/_ID", {1, 2, 0}},
+                                             {"nodes/inner_node", {1, 1, 0}},
+                                             {"nodes/part_id", {1, 1, 0}},
+                                             {"nodes/_TYPE", {0, 0, 1}},
+                                             {"nodes/orig_id", {0, 1, 0}},
+                                             {"edges/_ID", {3, 4}},
+                                             {"edges/inner_edge", {1, 1}},
+                                             {"edges/_TYPE", {0, 2}},
+                                             {"edges/orig_id", {0, 0}}}));
+  EXPECT_EQ(converter.num_parts(), 2U);
+  const PartitionJson json = converter.Json("g", "random");
+  EXPECT_EQ(json.graph_name, "g");
+  EXPECT_EQ(json.part_method, "random");
+  EXPECT_EQ(json.node_map[1], (TypeRanges{"b", {{0, 1}, {3, 3}}}));
+  EXPECT_EQ(json.edge_map[0], (TypeRanges{"b:ba:a", {{0, 0}, {3, 4}}}));
+  ASSERT_EQ(json.parts.size(), 2U);
+  EXPECT_EQ(json.parts[1].graph, DglPartFileNames(1).graph);
+
+  ParmetisFiles one;
+  PH_ASSERT_OK_AND_ASSIGN(one.schema, ReadParmetisSchema(texts.schema));
+  one.nodes = {"0 0 1 0\n1 0 1 1\n2 1 1 0\n"};
+  one.edges = {"1 2 1 2 0 1\n2 1 2 1 0 0\n"};
+  one.removed_edges = texts.removed;
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter whole, ParmetisConverter::Create(one));
+  EXPECT_EQ(arrays_of(whole, 0), (Arrays{{"sources", {2, 1, 1, 1, 0}},
+                                         {"targets", {1, 2, 2, 2, 0}},
+                                         {"nodes/_ID", {0, 1, 2}},
+                                         {"nodes/inner_node", {1, 1, 1}},
+                                         {"nodes/_TYPE", {0, 0, 1}},
+                                         {"nodes/orig_id", {0, 1, 0}},
+                                         {"edges/_ID", {0, 1, 2, 3, 4}},
+                                         {"edges/inner_edge", {1, 1, 1, 1, 1}},
+                                         {"edges/_TYPE", {0, 1, 1, 1, 2}},
+                                         {"edges/orig_id", {0, 0, 1, 2, 0}}}));
+}
+
+TEST(ParmetisConverterTest, WhatDoesNotFitIsNamed) {
+  // Any number of replacements in the texts.
+  using Change = std::function<void(Texts&)>;
+  const auto schema = [](const char* from, const char* to) -> Change {
+    return [from, to](Texts& texts) {
+      EXPECT_EQ(absl::StrReplaceAll({{from, to}}, &texts.schema), 1) << from;
+    };
+  };
+  const auto nodes = [](size_t part, const char* text) -> Change {
+    return [part, text](Texts& texts) { texts.nodes[part] = text; };
+  };
+  const auto edges = [](size_t part, const char* text) -> Change {
+    return [part, text](Texts& texts) { texts.edges[part] = text; };
+  };
+  const auto removed = [](const char* text) -> Change {
+    return [text](Texts& texts) { texts.removed = text; };
+  };
+  const std::string number = ", must be a whole number from 0 to 18446744073709551615";
+  const std::pair<Change, std::string> cases[] = {
+      {removed(""), "edge 1 of 'ab' is neither in a part nor among the removed edges"},
+      {removed("1 2 1 1\n1 2 2 1\n"),
+       "edge 0 of 'aa' is neither in a part nor among the removed edges"},
+      {removed("0 0 0 2\n1 2 1 1\n1 2 2 1\n1 2 2 1\n"),
+       "removed edges: line 4: edge 2 of type 1 is there twice, or not among its 3"},
+      {removed("1 2 3 1\n"),
+       "removed edges: line 1: edge 3 of type 1 is there twice, or not among its 3"},
+      {removed("0\n"), "removed edges: line 1: the target is ''" + number},
+      {removed("3 2 1 1\n"),
+       "removed edges: line 1: an edge of type 1 from 3 to 2: there are 3 nodes and 3 types"},
+      {removed("2 3 1 1\n"),
+       "removed edges: line 1: an edge of type 1 from 2 to 3: there are 3 nodes and 3 types"},
+      {removed("2 2 1 3\n"),
+       "removed edges: line 1: an edge of type 3 from 2 to 2: there are 3 nodes and 3 types"},
+      {removed("0 0 1 1\n"),
+       "removed edges: line 1: edge type 'ab' joins other types of nodes here than before"},
+      {removed("2 2 1 1\n"),
+       "removed edges: line 1: edge type 'ab' joins other types of nodes here than before"},
+      {removed("0 0 0 2\n1 2 1 1 0.5\n1 2 2 1\n"),
+       "removed edges: line 2: 1 attributes, other rows of this type have 0"},
+      {nodes(0, "x\n"), "nodes of part 0: line 1: the new node id is 'x'" + number},
+      {nodes(1, "1 0 1 0\n3 0 1 1\n"),
+       "nodes of part 1: line 2: new id 3 of type 0, must be id 2 and a type from 0 to 1"},
+      {nodes(1, "1 0 1 0\n2 2 1 1\n"),
+       "nodes of part 1: line 2: new id 2 of type 2, must be id 2 and a type from 0 to 1"},
+      {[&](Texts& texts) {
+         texts.nodes = {"0 0 1 0\n", "1 1 1 0\n2 0 1 1\n"};
+       },
+       "nodes of part 1: line 2: new id 2 of type 0, must be id 2 and a type from 1 to 1"},
+      {nodes(1, "1 0 1 0\n2 0 1 0\n"),
+       "nodes of part 1: line 2: node 0 of 'a' is there twice, or not among its 2"},
+      {nodes(1, "1 0 1 0\n2 0 1 2\n"),
+       "nodes of part 1: line 2: node 2 of 'a' is there twice, or not among its 2"},
+      {nodes(1, "1 0 1 0\n2 0 1 1 5\n"),
+       "nodes of part 1: line 2: 1 attributes, other rows of this type have 0"},
+      {nodes(1, "1 0 1 0\n"), "node 1 of the schema is in no part"},
+      // There cannot be more nodes, or edges, than bytes.
+      {schema("[2, 3]", "[2, 30]"), "node 3 of the schema is in no part"},
+      {schema("[2, 3]", "[2, 31]"),
+       "the schema has 31 nodes, the files of nodes 30 bytes: nodes are missing"},
+      {schema("[4, 5]", "[4, 48]"),
+       "edge 1 of 'aa' is neither in a part nor among the removed edges"},
+      {schema("[4, 5]", "[4, 49]"),
+       "the schema has 49 edges, the files of edges 48 bytes: edges are missing"},
+      {edges(0, "2 0 1 2 0\n"), "edges of part 0: line 1: the edge type is ''" + number},
+      {edges(0, "1 0 1 2 0 1\n"),
+       "edges of part 0: line 1: the edge from 1 to 2 has new ids 1 and 0, the nodes have 2 and 0, "
+       "and the target must be in this part"},
+      {edges(0, "2 1 1 2 0 1\n"),
+       "edges of part 0: line 1: the edge from 1 to 2 has new ids 2 and 1, the nodes have 2 and 0, "
+       "and the target must be in this part"},
+      {[](Texts& texts) { std::swap(texts.edges[0], texts.edges[1]); },
+       "edges of part 0: line 1: the edge from 2 to 1 has new ids 0 and 2, the nodes have 0 and 2, "
+       "and the target must be in this part"},
+      {schema("\"aa\"", "\"a:aa:b\""),
+       "edge type 'a:aa:b' does not name the types that its edges join"},
+      {schema("\"aa\"", "\"b:aa:a\""),
+       "edge type 'b:aa:a' does not name the types that its edges join"},
+      {schema("\"aa\"", "\"a:aa\""),
+       "edge type 'a:aa' does not name the types that its edges join"},
+      {schema("[4, 5]", "[4, 5], \"none\": [5, 5]"),
+       "edge type 'none' has no edges: name it source:relation:target"},
+      {[](Texts& texts) { texts.attributes = DType::kInt16; },
+       "attributes can be float32, float64, int32 or int64, no other type"},
+  };
+  for (const auto& [change, what] : cases) {
+    Texts texts;
+    change(texts);
+    EXPECT_EQ(texts.Convert().status(), absl::InvalidArgumentError(what));
+  }
+}
+
+TEST(ParmetisConverterTest, NamesAttributesAndFilesAreChecked) {
+  Texts named;
+  absl::StrReplaceAll({{"[4, 5]", "[4, 5], \"a:none:b\": [5, 5]"}, {"\"aa\"", "\"a:aa:a\""}},
+                      &named.schema);
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter by_name, named.Convert());
+  EXPECT_EQ(by_name.Json("g", "metis").edge_map[2].name, "a:aa:a");
+  EXPECT_EQ(by_name.Json("g", "metis").edge_map[3].name, "a:none:b");
+
+  Texts texts;
   texts.nodes[0] = "0 1 1 0 x\n";
   PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
   PH_ASSERT_OK_AND_ASSIGN(const ConvertedPart part, converter.PartOf(0));
   StringSink rows;
-  EXPECT_THAT(WriteRows(converter.NodeFeatures(part)[0], rows),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("attribute 'x' of row 0")));
+  EXPECT_EQ(
+      WriteRows(converter.NodeFeatures(part)[0], rows),
+      absl::InvalidArgumentError("attribute 'x' of row 0 of 'b/feat' is no number of its type"));
+  // As many files of nodes as of edges, and attributes of either that are of another type.
+  ParmetisFiles files;
+  PH_ASSERT_OK_AND_ASSIGN(files.schema, ReadParmetisSchema(texts.schema));
+  for (const auto& [num_nodes, num_edges] :
+       std::vector<std::pair<size_t, size_t>>{{0, 0}, {2, 1}, {65537, 65537}}) {
+    files.nodes.resize(num_nodes);
+    files.edges.resize(num_edges);
+    EXPECT_EQ(ParmetisConverter::Create(files).status(),
+              absl::InvalidArgumentError(absl::StrCat(num_nodes, " files of nodes and ", num_edges,
+                                                      " of edges: must be 1 to 65536 each")));
+  }
+  files.nodes.resize(1);
+  files.edges.resize(1);
+  files.edge_attributes = DType::kFloat16;
+  EXPECT_EQ(ParmetisConverter::Create(files).status(),
+            absl::InvalidArgumentError(
+                "attributes can be float32, float64, int32 or int64, no other type"));
 }
 
 // All 1,321 edges of the real case come back, each with the ends that it had.

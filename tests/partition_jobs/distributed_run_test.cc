@@ -2,23 +2,32 @@
 // are threads; tests/end_to_end has mpirun.
 #include "service/wings/partition_mpi/runs/distributed_run.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/partition/files/chunked_layout.h"
+#include "service/wings/partition/files/dgl_reader.h"
+#include "service/wings/partition/files/dgl_writer.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_folders.h"
+#include "service/wings/partition/jobs/part_writer.h"
 #include "service/wings/partition/jobs/partition_run.h"
 #include "service/wings/partition_mpi/runs/chunked_edge_reader.h"
+#include "service/wings/partition_mpi/runs/spooled_rows.h"
+#include "tests/partition_jobs/chunked_graphs.h"
 #include "tests/partitioning/thread_ranks.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -28,73 +37,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr uint64_t kUsers = 37;
-constexpr uint64_t kItems = 23;
-constexpr uint64_t kEdges = 140;
-
-void WriteText(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-template <typename T>
-void WriteNumbers(const std::string& path, DType dtype, std::vector<uint64_t> shape,
-                  const std::vector<T>& values) {
-  ArraySource array;
-  array.header = {"", dtype, std::move(shape)};
-  array.write = [&values](ByteSink& sink) {
-    return sink.Write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-  };
-  StringSink sink;
-  EXPECT_THAT(WriteNpyFile(array, sink), IsOk());
-  WriteText(path, sink.bytes());
-}
-
-// Users buy items (numpy, two chunks, with a feature) and follow users (text, two chunks).
-// Relations are called as paths are.
-void WriteChunkedGraph(const std::string& folder) {
-  Random random(5);
-  ChunkedGraph graph;
-  graph.graph_name = "g";
-  graph.node_types = {{"user", kUsers, {kUsers}, {}}, {"item", kItems, {20, 3}, {}}};
-  graph.node_types[0].features = {{"mask", ChunkFormat::kNumpy, ' ', {"mask.npy"}}};
-  graph.node_types[1].features = {{"x", ChunkFormat::kNumpy, ' ', {"x0.npy", "x1.npy"}},
-                                  {"a/b", ChunkFormat::kNumpy, ' ', {"x0.npy", "x1.npy"}}};
-  graph.edge_types = {
-      {"user:/buys/it:item", kEdges, {}, {"", ChunkFormat::kNumpy, ' ', {"b0.npy", "b1.npy"}}, {}},
-      {"user:../../follows:user",
-       kEdges,
-       {},
-       {"", ChunkFormat::kCsv, ',', {"f0.csv", "f1.csv"}},
-       {}}};
-  graph.edge_types[0].features = {{"w", ChunkFormat::kNumpy, ' ', {"w.npy"}}};
-  WriteText(folder + "/metadata.json", *WriteChunkedMetadata(graph));
-
-  std::vector<uint8_t> mask(kUsers);
-  for (uint64_t i = 0; i < kUsers; ++i) mask[i] = i % 3 == 0 ? 1 : 0;
-  WriteNumbers(folder + "/mask.npy", DType::kBool, {kUsers}, mask);
-  std::vector<float> x(kItems * 2);
-  std::iota(x.begin(), x.end(), 0.5F);
-  WriteNumbers<float>(folder + "/x0.npy", DType::kFloat32, {20, 2}, {x.begin(), x.begin() + 40});
-  WriteNumbers<float>(folder + "/x1.npy", DType::kFloat32, {3, 2}, {x.begin() + 40, x.end()});
-  std::vector<int32_t> pairs;
-  std::vector<int64_t> weights;
-  std::string texts[2];
-  for (uint64_t i = 0; i < kEdges; ++i) {
-    pairs.push_back(static_cast<int32_t>(random.Below(kUsers)));
-    pairs.push_back(static_cast<int32_t>(random.Below(kItems)));
-    weights.push_back(static_cast<int64_t>(100 * i));
-    texts[i < 90 ? 0 : 1] +=
-        absl::StrCat(random.Below(kUsers), ",", random.Below(kUsers), i + 1 < kEdges ? "\n" : "");
-  }
-  WriteNumbers<int32_t>(folder + "/b0.npy", DType::kInt32, {100, 2},
-                        {pairs.begin(), pairs.begin() + 200});
-  WriteNumbers<int32_t>(folder + "/b1.npy", DType::kInt32, {40, 2},
-                        {pairs.begin() + 200, pairs.end()});
-  WriteNumbers(folder + "/w.npy", DType::kInt64, {kEdges}, weights);
-  WriteText(folder + "/f0.csv", texts[0]);
-  WriteText(folder + "/f1.csv", texts[1]);
-}
 
 std::map<std::string, std::string> FilesBelow(const std::string& folder) {
   std::map<std::string, std::string> files;
@@ -170,6 +112,13 @@ TEST(DistributedRunTest, WritesTheBytesOfOneProcessForTheSameParts) {
     const absl::StatusOr<PartitionReport> report = RunOn(num_ranks, request);
     ASSERT_THAT(report, IsOk());
     EXPECT_EQ(report->parts.size(), 3);
+    EXPECT_EQ(BytesOf(made + "/report.json"), DistributedReportText(*report, false));
+    EXPECT_EQ(DistributedReportText(*report, true), ReportText(*report));
+    std::string of_engine_text = ReportText(*report);
+    EXPECT_EQ(absl::StrReplaceAll({{"\"method\": \"metis\"", "\"method\": \"pt-scotch\""}},
+                                  &of_engine_text),
+              1);
+    EXPECT_EQ(DistributedReportText(*report, false), of_engine_text);
     EXPECT_THAT(report->assignment.notes, testing::Contains(HasSubstr("has a slash")));
     EXPECT_FALSE(PathExists(PartialFolder(made)));
 
@@ -230,6 +179,374 @@ TEST(DistributedRunTest, GoesOnWhereItWasStopped) {
   EXPECT_EQ(calls, 0);
   EXPECT_EQ(FilesBelow(request.output), FilesBelow(folder.path() + "/whole"));
   EXPECT_THAT(RunOn(2, request), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("later")));
+}
+
+std::vector<int64_t> NumbersOf(const std::vector<ArrayView>& arrays, const std::string& name) {
+  const ArrayView* const array = FindArray(arrays, name);
+  EXPECT_NE(array, nullptr) << name;
+  if (array == nullptr) return {};
+  EXPECT_EQ(array->header.dtype, DType::kInt64) << name;
+  std::vector<int64_t> numbers(array->bytes.size() / sizeof(int64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), array->bytes.data(), array->bytes.size());
+  return numbers;
+}
+
+// A node has the trainer that it was assigned, an edge that of its target; T of them are a part.
+TEST(DistributedRunTest, TrainersAreThoseOfTheAssignment) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  WriteChunkedGraph(graph);
+  const auto source = ReadChunkedFolder(graph);
+  ASSERT_THAT(source, IsOk());
+  const HomogeneousGraph homogeneous = *HomogeneousGraph::Create(source->get());
+  std::vector<uint32_t> target_of(homogeneous.num_edges());
+  for (const HomogeneousEdgeType& type : homogeneous.edge_types()) {
+    for (uint32_t row = 0; row < type.by_target.num_rows(); ++row) {
+      for (uint64_t at = type.by_target.offsets[row]; at < type.by_target.offsets[row + 1]; ++at) {
+        target_of[type.start + type.by_target.edge(at)] =
+            homogeneous.node_types()[type.target].start + row;
+      }
+    }
+  }
+  for (const uint32_t num_ranks : {1U, 3U}) {
+    SCOPED_TRACE(num_ranks);
+    DistributedRequest request = RequestFor(graph);
+    request.plan.options.trainers_per_machine = 2;
+    request.output = absl::StrCat(folder.path(), "/out", num_ranks);
+    std::vector<uint32_t> trainer;  // By homogeneous id.
+    RunOnRanks(num_ranks, [&](Ranks& ranks) {
+      StubbornEngine engine(0);
+      const PhaseWatch keep = [&](const std::string& phase) {
+        if (phase != "publishing") return;
+        for (uint32_t r = 0; r < num_ranks; ++r) {
+          const std::string bytes =
+              BytesOf(absl::StrCat(PartialFolder(request.output), "/assigned.", r, ".npy"));
+          const ArrayView share = *ReadNpyFile(bytes);
+          const size_t before = trainer.size();
+          trainer.resize(before + share.header.shape[0]);
+          std::memcpy(trainer.data() + before, share.bytes.data(), share.bytes.size());
+        }
+      };
+      EXPECT_THAT(RunDistributedPartition(ranks, request, engine, keep), IsOk());
+    });
+    ASSERT_EQ(trainer.size(), homogeneous.num_nodes());
+    EXPECT_EQ(std::set<uint32_t>(trainer.begin(), trainer.end()).size(), 6);
+    for (uint32_t part = 0; part < 3; ++part) {
+      const std::string at = PartFolder(request.output, part);
+      const std::string features[] = {BytesOf(at + "/node_feat.dgl"),
+                                      BytesOf(at + "/edge_feat.dgl")};
+      const std::string originals[] = {BytesOf(at + "/orig_nids.dgl"),
+                                       BytesOf(at + "/orig_eids.dgl")};
+      for (const HomogeneousNodeType& type : homogeneous.node_types()) {
+        std::vector<int64_t> want;
+        for (const int64_t node : NumbersOf(*ReadDglTensorFile(originals[0]), type.name)) {
+          want.push_back(trainer[type.start + static_cast<size_t>(node)]);
+          EXPECT_EQ(want.back() / 2, part);
+        }
+        EXPECT_EQ(NumbersOf(*ReadDglTensorFile(features[0]), type.name + "/trainer_id"), want);
+      }
+      for (const HomogeneousEdgeType& type : homogeneous.edge_types()) {
+        std::vector<int64_t> want;
+        for (const int64_t edge : NumbersOf(*ReadDglTensorFile(originals[1]), type.name)) {
+          want.push_back(trainer[target_of[type.start + static_cast<size_t>(edge)]]);
+        }
+        EXPECT_EQ(NumbersOf(*ReadDglTensorFile(features[1]), type.name + "/trainer_id"), want);
+      }
+    }
+    for (const HomogeneousNodeType& type : homogeneous.node_types()) {
+      std::string lines;
+      for (uint32_t node = type.start; node < type.end(); ++node) {
+        absl::StrAppend(&lines, trainer[node] / 2, "\n");
+      }
+      EXPECT_EQ(BytesOf(absl::StrCat(request.output, "/assignment/", type.name, ".txt")), lines);
+    }
+  }
+}
+
+// What is told, in its order; and what is in the way of a file of rows is named, on which rank it
+// is.
+TEST(DistributedRunTest, PhasesAreToldAndRowsNeedTheirFiles) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  WriteChunkedGraph(graph);
+  DistributedRequest request = RequestFor(graph);
+  const std::vector<std::string> phases = {
+      "reading",   "assigning", "numbering", "writing part 0 of 3", "writing part 2 of 3",
+      "publishing"};
+  for (const std::string blocked : {"", "nodes0", "edges0"}) {
+    SCOPED_TRACE(blocked);
+    request.output = folder.path() + "/out" + blocked;
+    const std::string in_the_way = PartialFolder(request.output) + "/spool.0/" + blocked;
+    std::vector<std::string> told;
+    std::mutex mutex;
+    RunOnRanks(2, [&](Ranks& ranks) {
+      StubbornEngine engine(0);
+      const PhaseWatch watch = [&](const std::string& phase) {
+        told.push_back(phase);
+        if (blocked.empty() || phase != phases[3]) return;
+        EXPECT_THAT(MakeFolder(in_the_way), IsOk());
+      };
+      const absl::Status ended = RunDistributedPartition(ranks, request, engine, watch).status();
+      const std::lock_guard<std::mutex> lock(mutex);
+      EXPECT_EQ(ended, blocked.empty() ? absl::OkStatus()
+                                       : absl::UnavailableError(absl::StrCat("rank 0: ", in_the_way,
+                                                                             ": Is a directory")));
+    });
+    EXPECT_EQ(told, blocked.empty() ? phases
+                                    : std::vector<std::string>(phases.begin(), phases.begin() + 4));
+    EXPECT_EQ(PathExists(request.output), blocked.empty());
+  }
+}
+
+TEST(SpoolFileTest, HasItsBytesUntilItGoes) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string path = folder.path() + "/spool";
+  {
+    absl::StatusOr<SpoolFile> made = SpoolFile::Create(path, 5);
+    ASSERT_THAT(made, IsOk());
+    EXPECT_EQ(made->bytes(), std::string(5, '\0'));
+    std::memcpy(made->data(), "abcde", 5);
+    const SpoolFile moved = *std::move(made);
+    EXPECT_EQ(moved.bytes(), "abcde");
+    EXPECT_EQ(BytesOf(path), "abcde");
+  }
+  EXPECT_FALSE(PathExists(path));
+  const absl::StatusOr<SpoolFile> empty = SpoolFile::Create(path, 0);
+  ASSERT_THAT(empty, IsOk());
+  EXPECT_EQ(empty->bytes(), "");
+  EXPECT_FALSE(PathExists(path));
+  // No disk has as much.
+  EXPECT_EQ(SpoolFile::Create(path, uint64_t{1} << 63).status(),
+            absl::UnavailableError(path + ", 9223372036854775808 bytes: Invalid argument"));
+  EXPECT_FALSE(PathExists(path));
+  EXPECT_EQ(SpoolFile::Create(folder.path() + "/none/f", 1).status(),
+            absl::UnavailableError(folder.path() + "/none/f: No such file or directory"));
+}
+
+// Rows that are more than a round takes, of nodes and of edges; and ids of more edges than a round
+// takes.
+TEST(DistributedRunTest, RowsGoInAsManyRoundsAsTheyNeed) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  constexpr uint64_t kNodes = 60;
+  constexpr uint64_t kWide = 1 << 15;
+  constexpr uint64_t kMany = 140'000;
+  ChunkedGraph metadata;
+  metadata.graph_name = "g";
+  metadata.node_types = {{"n", kNodes, {}, {}}};
+  metadata.node_types[0].features = {{"x", ChunkFormat::kNumpy, ' ', {"x.npy"}}};
+  metadata.edge_types = {{"n:e:n", kMany, {}, {"", ChunkFormat::kNumpy, ' ', {"e.npy"}}, {}}};
+  metadata.edge_types[0].features = {{"w", ChunkFormat::kNumpy, ' ', {"w.npy"}}};
+  WriteText(graph + "/metadata.json", *WriteChunkedMetadata(metadata));
+  std::vector<uint8_t> x(kNodes * kWide);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint8_t>(i / kWide + i % 31);
+  WriteNumbers(graph + "/x.npy", DType::kUint8, {kNodes, kWide}, x);
+  std::vector<uint32_t> pairs;
+  std::vector<int64_t> w(kMany);
+  std::iota(w.begin(), w.end(), 0);
+  Random random(1);
+  for (uint64_t i = 0; i < 2 * kMany; ++i) {
+    pairs.push_back(static_cast<uint32_t>(random.Below(kNodes)));
+  }
+  WriteNumbers(graph + "/e.npy", DType::kUint32, {kMany, 2}, pairs);
+  WriteNumbers(graph + "/w.npy", DType::kInt64, {kMany}, w);
+  DistributedRequest request = RequestFor(graph);
+  request.plan = PartitionPlan();
+  request.plan.name = "g";
+  request.plan.options.num_parts = 1;
+  request.plan.original_ids = true;
+  request.output = folder.path() + "/out";
+  ASSERT_THAT(RunOn(1, request), IsOk());
+  const std::string nodes = BytesOf(request.output + "/part0/node_feat.dgl");
+  const std::string edges = BytesOf(request.output + "/part0/edge_feat.dgl");
+  // One part: nothing gets another number.
+  EXPECT_EQ(FindArray(*ReadDglTensorFile(nodes), "n/x")->bytes,
+            absl::string_view(reinterpret_cast<const char*>(x.data()), x.size()));
+  EXPECT_EQ(NumbersOf(*ReadDglTensorFile(edges), "n:e:n/w"), w);
+}
+
+// Stops a run where it writes the part after the first two, or once it is assigned.
+void StopRun(const DistributedRequest& request, const std::string& phase) {
+  const std::string in_the_way = PartialFolder(request.output) + "/spool.0";
+  RunOnRanks(2, [&](Ranks& ranks) {
+    StubbornEngine engine(0);
+    const PhaseWatch block = [&](const std::string& told) {
+      if (told != phase) return;
+      if (phase == "numbering") {
+        WriteText(in_the_way, "");
+      } else {
+        EXPECT_THAT(MakeFolder(in_the_way + "/nodes0"), IsOk());
+      }
+    };
+    EXPECT_THAT(RunDistributedPartition(ranks, request, engine, block),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr(in_the_way)));
+  });
+  EXPECT_FALSE(PathExists(request.output));
+  EXPECT_THAT(RemoveFolder(in_the_way), IsOk());
+}
+
+// What rank 0 is told, and the result.
+std::vector<std::string> PhasesOf(const DistributedRequest& request, absl::Status& ended,
+                                  const PhaseWatch& also = {}) {
+  std::vector<std::string> told;
+  RunOnRanks(2, [&](Ranks& ranks) {
+    StubbornEngine engine(0);
+    const PhaseWatch watch = [&](const std::string& phase) {
+      told.push_back(phase);
+      if (also) also(phase);
+    };
+    const absl::Status status = RunDistributedPartition(ranks, request, engine, watch).status();
+    if (ranks.rank() == 0) ended = status;
+  });
+  return told;
+}
+
+// An assignment that was kept is taken while all of it is there and is one; otherwise it is made
+// again. Either way the partition is the same.
+TEST(DistributedRunTest, OnlyAWholeAssignmentIsTaken) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  WriteChunkedGraph(graph);
+  DistributedRequest request = RequestFor(graph);
+  request.output = folder.path() + "/whole";
+  ASSERT_THAT(RunOn(2, request), IsOk());
+  const auto whole = FilesBelow(request.output);
+  request.output = folder.path() + "/out";
+  const std::string partial = PartialFolder(request.output);
+  const std::string share = partial + "/assigned.1.npy";
+  const auto rewrite = [&share](DType dtype, uint64_t count, uint32_t first) {
+    std::vector<uint32_t> numbers(count * ElementBytes(dtype) / sizeof(uint32_t));
+    numbers[0] = first;
+    WriteNumbers(share, dtype, {count}, numbers);
+  };
+  const std::vector<std::function<void()>> damages = {
+      [] {},
+      [&] { WriteText(share, BytesOf(share).substr(0, 100)); },
+      [&] { EXPECT_THAT(RemoveFolder(share), IsOk()); },
+      [&] { rewrite(DType::kUint32, 30, 3); },
+      [&] { rewrite(DType::kUint32, 29, 0); },
+      [&] { rewrite(DType::kInt32, 30, 0); },
+      [&] { EXPECT_THAT(RemoveFolder(partial + "/assigned.json"), IsOk()); },
+      [&] { WriteText(partial + "/assigned.json", "{"); },
+      [&] { WriteText(partial + "/plan.json", BytesOf(partial + "/plan.json") + " "); },
+      [&] { EXPECT_THAT(RemoveFolder(partial + "/plan.json"), IsOk()); },
+  };
+  for (size_t damage = 0; damage < damages.size(); ++damage) {
+    SCOPED_TRACE(damage);
+    StopRun(request, "numbering");
+    damages[damage]();
+    absl::Status ended;
+    std::vector<std::string> want = {
+        "reading",   "assigning", "numbering", "writing part 0 of 3", "writing part 2 of 3",
+        "publishing"};
+    if (damage == 0) want.erase(want.begin() + 1);
+    EXPECT_EQ(PhasesOf(request, ended), want);
+    EXPECT_THAT(ended, IsOk());
+    EXPECT_EQ(FilesBelow(request.output), whole);
+    EXPECT_THAT(RemoveFolder(request.output), IsOk());
+  }
+}
+
+// Parts that are whole stay; of others what is there is written again.
+TEST(DistributedRunTest, OnlyWholePartsStay) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  WriteChunkedGraph(graph);
+  DistributedRequest request = RequestFor(graph);
+  request.output = folder.path() + "/whole";
+  ASSERT_THAT(RunOn(2, request), IsOk());
+  const auto whole = FilesBelow(request.output);
+  request.output = folder.path() + "/out";
+  const std::string partial = PartialFolder(request.output);
+  const std::string report = partial + "/part1.json";
+  const std::vector<std::function<void()>> damages = {
+      [] {},
+      [&] { EXPECT_THAT(RemoveFolder(report), IsOk()); },
+      [&] { EXPECT_THAT(RemoveFolder(partial + "/part1"), IsOk()); },
+      [&] { WriteText(report, "{"); },
+      [&] {
+        PartitionReport two = *ReportOfText(BytesOf(report));
+        two.parts.push_back(two.parts[0]);
+        WriteText(report, ReportText(two));
+      },
+  };
+  for (size_t damage = 0; damage < damages.size(); ++damage) {
+    SCOPED_TRACE(damage);
+    StopRun(request, "writing part 2 of 3");
+    damages[damage]();
+    absl::Status ended;
+    EXPECT_EQ(PhasesOf(request, ended),
+              (std::vector<std::string>{"reading", "numbering",
+                                        damage == 0 ? "writing part 2 of 3" : "writing part 1 of 3",
+                                        "publishing"}));
+    EXPECT_THAT(ended, IsOk());
+    EXPECT_EQ(FilesBelow(request.output), whole);
+    EXPECT_THAT(RemoveFolder(request.output), IsOk());
+  }
+  // Of parts that are given nothing is kept: they may be others.
+  request.assignment = folder.path() + "/whole/assignment";
+  StopRun(request, "writing part 2 of 3");
+  absl::Status ended;
+  EXPECT_EQ(PhasesOf(request, ended),
+            (std::vector<std::string>{"reading", "numbering", "writing part 0 of 3",
+                                      "writing part 2 of 3", "publishing"}));
+  EXPECT_THAT(ended, IsOk());
+}
+
+// What is gone or torn before it is published is named, and nothing is published.
+TEST(DistributedRunTest, WhatIsLostMeanwhileIsNamed) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string graph = folder.path() + "/graph";
+  EXPECT_THAT(MakeFolder(graph), IsOk());
+  WriteChunkedGraph(graph);
+  DistributedRequest request = RequestFor(graph);
+  request.output = folder.path() + "/out";
+  const std::string partial = PartialFolder(request.output);
+  DglGraphSource no_ids;
+  no_ids.coo = DglCooSource{MadeArray<int64_t>("s", DType::kInt64, 0, [](uint64_t) { return 0; }),
+                            MadeArray<int64_t>("t", DType::kInt64, 0, [](uint64_t) { return 0; })};
+  StringSink graph_without_ids;
+  ASSERT_THAT(WriteDglGraphFile(no_ids, graph_without_ids), IsOk());
+  struct Loss {
+    std::string phase;
+    std::string file;
+    std::string instead;  // Nothing: it goes.
+    absl::Status ended;
+  };
+  const auto gone = [&](const char* file) {
+    return absl::NotFoundError(
+        absl::StrCat("rank 0: ", partial, file, ": No such file or directory"));
+  };
+  const std::vector<Loss> losses = {
+      {"writing part 2 of 3", "/part0.json", "",
+       absl::DataLossError("rank 0: " + partial + " has 2 whole parts of 3")},
+      {"publishing", "/part1/graph.dgl", "", gone("/part1/graph.dgl")},
+      {"publishing", "/part1/graph.dgl", "x",
+       absl::InvalidArgumentError(
+           "rank 0: at byte 0: the file ends within 8 bytes: it has 1 more")},
+      {"publishing", "/part0/graph.dgl", graph_without_ids.bytes(),
+       absl::DataLossError("rank 0: " + partial + "/part0 is damaged")},
+      {"publishing", "/assigned.1.npy", "", gone("/assigned.1.npy")},
+      {"publishing", "/assigned.1.npy", "x",
+       absl::DataLossError("rank 0: " + partial + "/assigned.1.npy is damaged")},
+  };
+  for (const Loss& loss : losses) {
+    SCOPED_TRACE(loss.file);
+    EXPECT_THAT(RemoveFolder(partial), IsOk());
+    absl::Status ended;
+    PhasesOf(request, ended, [&](const std::string& phase) {
+      if (phase != loss.phase) return;
+      EXPECT_THAT(RemoveFolder(partial + loss.file), IsOk());
+      if (!loss.instead.empty()) WriteText(partial + loss.file, loss.instead);
+    });
+    EXPECT_EQ(ended, loss.ended);
+    EXPECT_FALSE(PathExists(request.output));
+  }
 }
 
 // Every row is read once and under its own number, wherever files and lines begin and end and

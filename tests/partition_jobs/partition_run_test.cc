@@ -29,6 +29,7 @@
 #include "service/wings/partition/jobs/parmetis_pipeline.h"
 #include "service/wings/partition/jobs/partition_state.h"
 #include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/json_members.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -244,6 +245,46 @@ TEST_P(StoppedRunTest, GoesOnWhereItWasStopped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TrainersOfAMachine, StoppedRunTest, testing::Values(1, 2));
+
+// Bytes of all files, and what is told meanwhile. A partition that is lost is made again by the
+// same arguments: who changes its bytes changes this number.
+TEST(PartitionRunTest, TheSameArgumentsGiveTheseFiles) {
+  Fingerprint fingerprint;
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const auto graph = FeaturedGraph(seed);
+    PartitionPlan plan = PlanFor(static_cast<uint32_t>(1 + seed % 5));
+    plan.forms = {seed % 4 != 3, seed % 3 == 0, seed % 2 == 1};
+    plan.options.method = seed % 2 == 0 ? PartMethod::kRandom : PartMethod::kStreaming;
+    plan.options.trainers_per_machine = static_cast<uint32_t>(1 + seed % 3);
+    plan.options.halo = seed % 4 == 1 ? HaloKind::kInEdges : HaloKind::kPartitionGraph;
+    plan.options.num_hops = seed % 4 == 1 ? 1 : static_cast<uint32_t>(1 + seed % 2);
+    plan.options.balance_edges = seed % 3 == 1;
+    plan.npy = seed % 2 == 0;
+    plan.safetensors = seed % 4 < 2;
+    plan.mapping = seed != 5;
+    plan.assignment = seed != 6;
+    plan.original_ids = seed < 5;
+    if (seed % 3 == 2) plan.classes = {{"b", {"m"}}};
+    RunWatch watch;
+    watch.progress = [&fingerprint](RunPhase phase, double share) {
+      fingerprint.Add(static_cast<uint64_t>(phase));
+      fingerprint.AddDouble(share);
+    };
+    watch.wrote = [&fingerprint](uint64_t bytes) {
+      fingerprint.Add(bytes);
+      return absl::OkStatus();
+    };
+    watch.kept = [&fingerprint] { fingerprint.Add(1); };
+    const std::string output = absl::StrCat(folder.path(), "/", seed);
+    ASSERT_THAT(RunPartition(*graph, plan, output, nullptr, watch), IsOk());
+    for (const auto& [path, bytes] : FilesIn(output)) {
+      fingerprint.AddAll(path);
+      fingerprint.AddAll(bytes);
+    }
+  }
+  EXPECT_EQ(fingerprint.value(), 16372272947684863073U);
+}
 
 // A partition that a server has made has no original ids of its own.
 TEST(PartitionRunTest, OriginalIdsThatAreAddedAreThoseOfTheRun) {

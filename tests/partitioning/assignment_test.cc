@@ -15,6 +15,7 @@
 #include "service/wings/graphs/source_graphs/memory_source_graph.h"
 #include "service/wings/partition/cutting/assignment_engine.h"
 #include "service/wings/partition/cutting/node_classes.h"
+#include "tests/partitioning/assignment_fingerprint.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -149,6 +150,42 @@ TEST_F(AssignmentTest, StreamingHeedsTheSeed) {
     different.insert(assignment.part);
   }
   EXPECT_GT(different.size(), 5U);
+}
+
+TEST_F(AssignmentTest, TheSameArgumentsGiveTheseParts) {
+  Fingerprint fingerprint;
+  const auto assign = [&fingerprint](const HomogeneousGraph& graph,
+                                     const PartitionOptions& options) {
+    const auto tell = [&fingerprint](PartitionPhase phase, double share) {
+      fingerprint.Add(static_cast<uint64_t>(phase));
+      fingerprint.AddDouble(share);
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment made,
+                            AssignParts(graph, options, nullptr, {nullptr, tell}));
+    AddAssignment(made, fingerprint);
+  };
+  for (uint64_t seed = 0; seed < 90; ++seed) {
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    PartitionOptions options = RandomOptions(graph, seed);
+    options.method = seed % 10 == 7 ? PartMethod::kRandom : PartMethod::kAutomatic;
+    assign(graph, options);
+  }
+  // Clusters with hubs among them, of which each stream makes something else.
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SeededRandom random(seed);
+    Pairs edges = RingOfCliques(40, static_cast<uint32_t>(4 + seed));
+    const uint64_t nodes = 40 * (4 + seed);
+    for (uint64_t i = 0; i < nodes * seed; ++i) {
+      edges.emplace_back(random.Below(nodes), random.Below(1 + random.Below(nodes)));
+    }
+    const auto source = OneSetGraph(static_cast<uint32_t>(nodes), edges);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    PartitionOptions options = RandomOptions(graph, seed);
+    options.num_parts = static_cast<uint32_t>(3 + 4 * seed);
+    assign(graph, options);
+  }
+  EXPECT_EQ(fingerprint.value(), 16383472632829935128U);
 }
 
 // Where there are as many nodes as parts, no part is empty: whatever the shape and the balance.

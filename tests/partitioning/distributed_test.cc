@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "service/wings/partition_mpi/shares/part_gatherer.h"
 #include "service/wings/partition_mpi/shares/share_assignment.h"
 #include "service/wings/partition_mpi/shares/share_refiner.h"
+#include "tests/partitioning/assignment_fingerprint.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/partitioning/thread_ranks.h"
 #include "tests/support/status_matchers.h"
@@ -92,6 +94,7 @@ class ScatteringEngine : public ShareEngine {
   absl::StatusOr<std::vector<uint32_t>> Assign(SymmetricShare& graph, std::vector<int64_t>& weights,
                                                uint32_t num_parts, double, uint64_t) override {
     EXPECT_EQ(weights.size(), graph.num_own());
+    asked = weights;
     std::vector<uint32_t> part(graph.num_own());
     for (uint64_t own = 0; own < part.size(); ++own) {
       // The last parts get few nodes, so that there is something to mend.
@@ -100,6 +103,8 @@ class ScatteringEngine : public ShareEngine {
     }
     return part;
   }
+
+  std::vector<int64_t> asked;
 
  private:
   const uint64_t first_node_;
@@ -128,6 +133,145 @@ TEST(RanksTest, TheLowestErrorIsEverybodys) {
             ? absl::OkStatus()
             : absl::NotFoundError(absl::StrCat("file ", ranks.rank(), " is not there"));
     EXPECT_EQ(Agree(ranks, own), absl::NotFoundError("rank 1: file 1 is not there"));
+  });
+}
+
+// A round ends at a mebibyte for one rank, and at 32 for all of them; the next one begins empty.
+TEST(MessagesToRanksTest, ARoundEndsAtItsBounds) {
+  struct Half {
+    char bytes[size_t{1} << 19];
+  };
+  MessagesToRanks<Half> to_ranks(64);
+  const auto half = std::make_unique<Half>();
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(to_ranks.full());
+    to_ranks.Add(3, *half);
+    EXPECT_FALSE(to_ranks.full());
+    to_ranks.Add(3, *half);
+    EXPECT_TRUE(to_ranks.full());
+    EXPECT_EQ(to_ranks.to()[3].size(), 2);
+    to_ranks.Clear();
+    EXPECT_TRUE(to_ranks.to()[3].empty());
+  }
+  for (uint32_t rank = 0; rank < 64; ++rank) {
+    EXPECT_FALSE(to_ranks.full());
+    to_ranks.Add(rank, *half);
+  }
+  EXPECT_TRUE(to_ranks.full());
+}
+
+// Items that need many rounds arrive in their order, each once, with the number of who sent them.
+TEST(RanksTest, ManyRoundsGiveAllItemsInOrder) {
+  struct Item {
+    uint64_t number;
+    char rest[size_t{1} << 17];
+  };
+  RunOnRanks(2, [](Ranks& ranks) {
+    // Rank 1 has more to say than rank 0.
+    const uint64_t count = 10 + 15 * ranks.rank();
+    uint64_t next = 0;
+    std::vector<std::vector<uint64_t>> taken(2);
+    const auto item = std::make_unique<Item>();
+    ExchangeInRounds<Item>(
+        ranks,
+        [&](MessagesToRanks<Item>& outbox) {
+          for (; next < count; ++next) {
+            if (outbox.full()) return true;
+            item->number = next;
+            outbox.Add(1, *item);
+          }
+          return false;
+        },
+        [&](uint32_t from, absl::Span<const Item> items) {
+          for (const Item& one : items) taken[from].push_back(one.number);
+        });
+    for (uint32_t from = 0; from < 2; ++from) {
+      std::vector<uint64_t> want(ranks.rank() == 1 ? 10 + 15 * from : 0);
+      std::iota(want.begin(), want.end(), 0);
+      EXPECT_EQ(taken[from], want);
+    }
+  });
+}
+
+// What is more than a round takes comes in several: edges of a share, of a part, of its halo, and
+// of the undirected graph. All edges go from even nodes to odd ones.
+TEST(PartGathererTest, GathersWhatNeedsSeveralRounds) {
+  SeededRandom random(1);
+  Pairs edges;
+  for (int i = 0; i < 90'000; ++i) {
+    edges.emplace_back(2 * random.Below(500), 2 * random.Below(500) + 1);
+  }
+  const auto source = OneSetGraph(1000, edges);
+  const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+  const SharedTypes types = TypesOf(graph);
+  std::vector<uint32_t> part(1000);
+  for (uint32_t node = 0; node < 1000; ++node) part[node] = node % 2;
+  const NewIds ids = *NewIds::Create(&graph, part, 2);
+  PartCutter cutter(&ids, 2, HaloKind::kPartitionGraph);
+  RunOnRanks(1, [&](Ranks& ranks) {
+    GraphShare share = ShareOf(ranks, graph, types);
+    const SymmetricShare symmetric = Symmetrize(ranks, share);
+    uint64_t weight = 0;
+    for (size_t entry = 0; entry < symmetric.neighbours.size(); ++entry) {
+      weight += symmetric.weight(entry);
+    }
+    EXPECT_EQ(weight, 180'000);
+    const SharedIds shared(ranks, &share, part, 2);
+    PartGatherer gatherer(&ranks, &shared, part, {}, 2, HaloKind::kPartitionGraph);
+    for (const uint32_t number : {0, 1}) {
+      const Part want = *cutter.Cut(number);
+      const std::optional<GatheredPart> got = gatherer.Gather(number);
+      ASSERT_TRUE(got.has_value());
+      EXPECT_TRUE(got->trainers.empty());
+      EXPECT_EQ(got->edges, want.edges);
+      EXPECT_EQ(got->original_edges, want.original_edges);
+      EXPECT_THAT(got->sources, ElementsAreArray(want.sources));
+      EXPECT_THAT(got->targets, ElementsAreArray(want.targets));
+    }
+  });
+}
+
+// A rank whose reader fails says so to all; so do files that change between the two times they are
+// read.
+TEST(GraphShareTest, ErrorsOfReadersAreEverybodys) {
+  SharedTypes types;
+  types.node_types = {{"n", 0, 6}};
+  types.edge_types = {{"n:e:n", 0, 0, 0, 3}};
+  types.num_nodes = 6;
+  types.num_edges = 3;
+  class FailingReader final : public EdgeReader {
+   public:
+    FailingReader(int fails_at, bool shrinks) : fails_at_(fails_at), shrinks_(shrinks) {}
+    void Rewind() override { left_ = times_++ == 1 && shrinks_ ? 2 : 3; }
+    absl::StatusOr<bool> Next(std::vector<SharedEdge>& edges) override {
+      if (calls_++ == fails_at_) return absl::DataLossError("torn");
+      edges.clear();
+      if (left_ == 0) return false;
+      --left_;
+      edges.push_back({left_, left_ + 1, left_});
+      return true;
+    }
+
+   private:
+    const int fails_at_;
+    const bool shrinks_;
+    int calls_ = 0;
+    int times_ = 0;
+    uint64_t left_ = 0;
+  };
+  for (int fails_at = -1; fails_at < 9; ++fails_at) {
+    SCOPED_TRACE(fails_at);
+    RunOnRanks(2, [&](Ranks& ranks) {
+      FailingReader reader(ranks.rank() == 1 ? fails_at : -1, false);
+      const absl::Status made = GraphShare::Create(ranks, &types, reader).status();
+      EXPECT_EQ(made, fails_at < 0 || fails_at == 8 ? absl::OkStatus()
+                                                    : absl::DataLossError("rank 1: torn"));
+    });
+  }
+  RunOnRanks(2, [&](Ranks& ranks) {
+    FailingReader reader(-1, ranks.rank() == 1);
+    EXPECT_EQ(GraphShare::Create(ranks, &types, reader).status(),
+              absl::AbortedError("rank 0: the files of edges have changed while they were read"));
   });
 }
 
@@ -300,6 +444,60 @@ TEST(ShareAssignmentTest, OwnMovesMeetConstraintsThatTheEngineDoesNotKnow) {
     }
     EXPECT_EQ(all[0], all[1]);
   }
+}
+
+// Weights that the engine is asked for, the parts, and what is told of them, for each number of
+// ranks.
+TEST(ShareAssignmentTest, TheSameArgumentsGiveTheseParts) {
+  Fingerprint fingerprint;
+  const auto assign = [&fingerprint](const HomogeneousGraph& graph, const PartitionOptions& options,
+                                     uint32_t num_ranks) {
+    const SharedTypes types = TypesOf(graph);
+    std::vector<uint32_t> part(graph.num_nodes());
+    std::vector<int64_t> asked(graph.num_nodes());
+    Assignment description;
+    RunOnRanks(num_ranks, [&](Ranks& ranks) {
+      const GraphShare share = ShareOf(ranks, graph, types);
+      const auto first = static_cast<ptrdiff_t>(share.first_node());
+      std::vector<OwnClasses> classes;
+      for (const NodeClasses& given : options.classes) {
+        size_t type = 0;
+        while (graph.node_types()[type].node_set != given.node_set) ++type;
+        const SharedNodeType& nodes = types.node_types[type];
+        OwnClasses own{type, {}, given.num_classes, given.names};
+        for (uint64_t node = nodes.start; node < nodes.end(); ++node) {
+          if (share.IsOwn(node)) own.class_of.push_back(given.class_of[node - nodes.start]);
+        }
+        classes.push_back(std::move(own));
+      }
+      ScatteringEngine engine(share.first_node());
+      const auto made = AssignShare(ranks, share, classes, options, engine);
+      ASSERT_THAT(made, IsOk());
+      // Each rank has a range of its own.
+      std::copy(made->finest.begin(), made->finest.end(), part.begin() + first);
+      std::copy(engine.asked.begin(), engine.asked.end(), asked.begin() + first);
+      if (ranks.rank() == 0) description = made->description;
+    });
+    fingerprint.AddAll(part);
+    fingerprint.AddAll(asked);
+    AddAssignment(description, fingerprint);
+  };
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const auto source = RandomSourceGraph(seed);
+    const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+    assign(graph, RandomOptions(graph, seed), static_cast<uint32_t>(1 + seed % 4));
+  }
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SeededRandom random(seed);
+    Pairs edges = RingOfCliques(20, 8);
+    for (int i = 0; i < 200; ++i) {
+      edges.emplace_back(random.Below(160), random.Below(1 + random.Below(160)));
+    }
+    const auto source = OneSetGraph(160, edges);
+    const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+    assign(graph, RandomOptions(graph, seed), static_cast<uint32_t>(1 + seed % 3));
+  }
+  EXPECT_EQ(fingerprint.value(), 2020308020999865326U);
 }
 
 TEST(ShareAssignmentTest, NoPartIsLeftWithoutNodes) {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "service/wings/partition/cutting/assignment.h"
 #include "service/wings/partition/cutting/symmetric_graph.h"
+#include "tests/partitioning/assignment_fingerprint.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -37,6 +38,7 @@ class ScriptedEngine final : public AssignmentEngine {
       asked.push_back(attempt);
       constraints.push_back(problem.num_constraints);
       memory.push_back(limits.memory_bytes);
+      parallel.push_back(limits.parallel);
       results.push_back(answer_(problem, attempt));
     }
     return results;
@@ -45,6 +47,7 @@ class ScriptedEngine final : public AssignmentEngine {
   std::vector<EngineAttempt> asked;
   std::vector<uint32_t> constraints;
   std::vector<uint64_t> memory;
+  std::vector<uint32_t> parallel;
 
  private:
   const Answer answer_;
@@ -202,6 +205,56 @@ TEST_F(MetisAssignmentTest, SizesAndWeightsBeyondMetisAreDividedAndRoundedUp) {
       EXPECT_THAT(assignment.notes, is_told);
     }
   }
+}
+
+// All that METIS is asked, attempt after attempt, and what becomes of its answers: some are worse
+// than others, and some fail.
+TEST(MetisQuestionsTest, TheSameArgumentsGiveTheseQuestionsAndParts) {
+  Fingerprint fingerprint;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    PartitionOptions options = RandomOptions(graph, seed);
+    options.method = seed % 2 == 0 ? PartMethod::kMetis : PartMethod::kAutomatic;
+    options.objective = seed % 3 == 1 ? PartObjective::kVolume : PartObjective::kCut;
+    options.scheme = seed % 7 == 1 ? PartScheme::kRecursive : PartScheme::kKWay;
+    options.quality = seed % 8 == 2 ? PartQuality::kBest : PartQuality::kDefault;
+    options.memory_bytes = seed % 4 == 3 ? uint64_t{1} << 31 : 0;
+    options.parallel = static_cast<uint32_t>(seed % 4);
+    SeededRandom random(seed);
+    ScriptedEngine engine([&](const EngineProblem& problem, const EngineAttempt& attempt)
+                              -> absl::StatusOr<std::vector<uint32_t>> {
+      fingerprint.Add(static_cast<uint64_t>(attempt.scheme));
+      fingerprint.Add(static_cast<uint64_t>(attempt.objective));
+      fingerprint.Add(attempt.seed);
+      fingerprint.AddAll(problem.offsets);
+      const uint64_t entries = problem.offsets.back();
+      fingerprint.AddAll(absl::MakeConstSpan(problem.neighbours->data(), entries));
+      if (problem.weights != nullptr) {
+        fingerprint.AddAll(absl::MakeConstSpan(problem.weights->data(), entries));
+      }
+      fingerprint.AddAll(problem.node_weights);
+      fingerprint.AddAll(problem.node_sizes);
+      for (const double imbalance : problem.imbalance) fingerprint.AddDouble(imbalance);
+      if (random.Below(6) == 0) return absl::InternalError("METIS gave no parts");
+      std::vector<uint32_t> part = Blocks(problem);
+      for (uint64_t i = random.Below(8); i > 0; --i) {
+        part[random.Below(part.size())] = static_cast<uint32_t>(random.Below(problem.num_parts));
+      }
+      return part;
+    });
+    const auto tell = [&fingerprint](PartitionPhase phase, double share) {
+      fingerprint.Add(static_cast<uint64_t>(phase));
+      fingerprint.AddDouble(share);
+    };
+    const absl::StatusOr<Assignment> made = AssignParts(graph, options, &engine, {nullptr, tell});
+    fingerprint.AddAll(engine.constraints);
+    fingerprint.AddAll(engine.memory);
+    fingerprint.AddAll(engine.parallel);
+    if (made.ok()) AddAssignment(*made, fingerprint);
+    fingerprint.AddAll(made.status().message());
+  }
+  EXPECT_EQ(fingerprint.value(), 1243611827275133077U);
 }
 
 TEST_F(MetisAssignmentTest, EmptyPartsAreFilled) {

@@ -15,6 +15,7 @@
 #include "service/wings/partition/cutting/coarsening.h"
 #include "service/wings/partition/cutting/homogeneous_graph.h"
 #include "service/wings/partition/cutting/symmetric_graph.h"
+#include "tests/partitioning/assignment_fingerprint.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -241,6 +242,111 @@ TEST(CoarsenTest, KeepsWeightsAndCuts) {
     }
     EXPECT_EQ(CutOf(coarse.view(), coarse_part), CutOf(view, part));
   }
+}
+
+// A weighted graph with cliques and hubs, random weights of nodes, and limits that are just kept.
+class WeightedWorld {
+ public:
+  WeightedWorld(uint32_t cliques, uint32_t num_parts, size_t num_constraints, uint64_t seed)
+      : random_(seed) {
+    const uint32_t nodes = cliques * 8;
+    Pairs edges = RingOfCliques(cliques, 8);
+    for (uint32_t i = 0; i < nodes; ++i) {
+      edges.emplace_back(random_.Below(nodes), random_.Below(1 + random_.Below(nodes)));
+    }
+    const auto source = OneSetGraph(nodes, edges);
+    symmetric_ = *Symmetrize(*HomogeneousGraph::Create(source.get()), nullptr, {});
+    std::vector<uint64_t> totals(num_constraints);
+    for (uint32_t node = 0; node < nodes; ++node) {
+      for (size_t c = 0; c < num_constraints; ++c) {
+        weights_.push_back(c == 0 ? 1 : static_cast<uint32_t>(random_.Below(2 + 2 * c)));
+        totals[c] += weights_.back();
+      }
+      sizes_.push_back(static_cast<uint32_t>(random_.Below(4)));
+    }
+    limits_.num_parts = num_parts;
+    for (const uint64_t total : totals) {
+      limits_.limit.push_back(total / num_parts * 51 / 50 + 1);
+    }
+  }
+
+  WeightedGraph view() const {
+    return {symmetric_.offsets, symmetric_.neighbours_view(), symmetric_.weights_view(),
+            weights_,           limits_.limit.size(),         sizes_};
+  }
+  const PartLimits& limits() const { return limits_; }
+  SeededRandom& random() { return random_; }
+  // Of the first `some` parts.
+  std::vector<uint32_t> RandomParts(uint32_t some) {
+    std::vector<uint32_t> part(view().num_nodes());
+    for (uint32_t& p : part) p = static_cast<uint32_t>(random_.Below(some));
+    return part;
+  }
+
+ private:
+  SeededRandom random_;
+  SymmetricGraph symmetric_;
+  std::vector<uint32_t> weights_;
+  std::vector<uint32_t> sizes_;
+  PartLimits limits_;
+};
+
+TEST(RepairBalanceTest, TheSameArgumentsGiveTheseParts) {
+  Fingerprint fingerprint;
+  size_t num_kept = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto num_parts = static_cast<uint32_t>(2 + seed % 7);
+    WeightedWorld world(static_cast<uint32_t>(5 + seed % 9), num_parts, 1 + seed % 3, seed);
+    std::vector<uint32_t> part = world.RandomParts(static_cast<uint32_t>(1 + seed % num_parts));
+    const bool kept = RepairBalance(world.view(), world.limits(), absl::MakeSpan(part));
+    num_kept += kept ? 1 : 0;
+    fingerprint.Add(kept ? 1 : 0);
+    fingerprint.AddAll(part);
+    const WeightedGraph view = world.view();
+    const PartLoads loads(&view, &world.limits(), part);
+    fingerprint.AddDouble(loads.Excess());
+    fingerprint.Add(loads.num_empty());
+    fingerprint.Add(VolumeOf(view, part, num_parts));
+    fingerprint.Add(CutOf(view, part));
+  }
+  EXPECT_GT(num_kept, 20U);
+  EXPECT_LT(num_kept, 60U);
+  EXPECT_EQ(fingerprint.value(), 7212421446834240295U);
+}
+
+TEST(CoarsenTest, TheSameArgumentsGiveTheseClusters) {
+  Fingerprint fingerprint;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    WeightedWorld world(static_cast<uint32_t>(4 + seed % 9), 3, 1 + seed % 3, seed);
+    std::vector<uint64_t> block(world.view().num_nodes());
+    for (uint64_t& b : block) b = world.random().Below(1 + seed % 3);
+    const std::vector<uint64_t> most(1 + seed % 3, 3 + seed % 5);
+    const CoarseGraph coarse = Coarsen(world.view(), block, most, world.random());
+    fingerprint.AddAll(coarse.coarse_of);
+    fingerprint.AddAll(coarse.offsets);
+    fingerprint.AddAll(coarse.neighbours);
+    fingerprint.AddAll(coarse.edge_weights);
+    fingerprint.AddAll(coarse.node_weights);
+    fingerprint.Add(coarse.num_constraints);
+  }
+  EXPECT_EQ(fingerprint.value(), 18283032705167599265U);
+}
+
+// With few parts, of which all connections are kept, and with so many that they are counted.
+TEST(JoinPartsTest, TheSameArgumentsGiveTheseParts) {
+  Fingerprint fingerprint;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const uint32_t num_parts = seed % 5 == 4 ? 70 : static_cast<uint32_t>(2 + seed % 4);
+    WeightedWorld world(static_cast<uint32_t>(30 + 2 * seed), num_parts, 1 + seed % 2, seed);
+    std::vector<std::vector<uint32_t>> found;
+    for (uint64_t i = 0; i < seed % 3; ++i) found.push_back(world.RandomParts(num_parts));
+    const auto tell = [&fingerprint](PartitionPhase phase, double share) {
+      fingerprint.Add(static_cast<uint64_t>(phase));
+      fingerprint.AddDouble(share);
+    };
+    fingerprint.AddAll(JoinParts(world.view(), world.limits(), found, seed, {nullptr, tell}));
+  }
+  EXPECT_EQ(fingerprint.value(), 11779263310465204651U);
 }
 
 }  // namespace

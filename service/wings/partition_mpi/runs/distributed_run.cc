@@ -83,10 +83,6 @@ class DistributedRun {
           ReadGivenShare(request_.assignment, SharedTypes(), 0, 0);
       status = given.status();
       if (given.ok()) plan_.options.num_parts = given->num_parts;
-      if (given.ok() && given->num_parts > kMaxPartsOfDirectory) {
-        status = absl::InvalidArgumentError(absl::StrCat(
-            request_.assignment, ": ", given->num_parts, " parts, at most ", kMaxPartsOfDirectory));
-      }
     }
     absl::StatusOr<ChunkedInput> input = ReadChunkedInput(request_.graph);
     if (status.ok()) status = input.status();

@@ -52,7 +52,9 @@ absl::StatusOr<GraphShare> GraphShare::Create(Ranks& ranks, const SharedTypes* t
                                [&received](uint32_t, absl::Span<const SharedEdge> edges) {
                                  received.insert(received.end(), edges.begin(), edges.end());
                                });
-  if (status.ok() && received.size() != expected) {
+  // First: what a rank could not read is missing at others.
+  PH_RETURN_IF_ERROR(Agree(ranks, status));
+  if (received.size() != expected) {
     status = absl::AbortedError("the files of edges have changed while they were read");
   }
   PH_RETURN_IF_ERROR(Agree(ranks, status));
