@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
@@ -19,6 +20,7 @@
 #include "packhouse/internal/stored.pb.h"
 #include "service/base/caller.h"
 #include "service/base/checksum.h"
+#include "service/base/quoted.h"
 #include "service/engine/feedback/stored_feedback.h"
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/stores/logs/logged_keys.h"
@@ -142,17 +144,70 @@ TEST_P(FeedbackStoreTest, KeepsEverythingAcrossARestart) {
 
 TEST_P(FeedbackStoreTest, NamesWhatItRefuses) {
   const auto report = [&](const FeedbackKey& key, const std::vector<std::string>& components) {
-    return store_->Report(key, components, {}, kNow).status().code();
+    return store_->Report(key, components, {}, kNow).status();
   };
-  EXPECT_EQ(report({"gi n", "h100"}, kComponents), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(report({"gin", "h/100"}, kComponents), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      report({"gi n", "h100"}, kComponents),
+      absl::InvalidArgumentError("model: 'gi n' must be 1 to 128 characters of [A-Za-z0-9_./-]"));
+  EXPECT_EQ(
+      report({"gin", "h/100"}, kComponents),
+      absl::InvalidArgumentError("device: 'h/100' must be 1 to 64 characters of [A-Za-z0-9_.-]"));
+  EXPECT_EQ(store_->Delete({"gin", ""}),
+            absl::InvalidArgumentError("device: '' must be 1 to 64 characters of [A-Za-z0-9_.-]"));
   ASSERT_THAT(Report({"gin", "h100"}, Batch(100, 0.1)), IsOk());
-  EXPECT_EQ(report({"gin", "h100"}, {"nodes", "graphs"}), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(store_->Delete({"gin", "a100"}).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->Get({"gin", "a100"}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ParseMeasuredAs("gin").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(report({"gin", "h100"}, {"nodes", "graphs"}),
+            absl::FailedPreconditionError("model 'gin' on device 'h100': has components edges, "
+                                          "nodes, graphs, reported are nodes, graphs"));
+  const absl::Status absent =
+      absl::NotFoundError("model 'gin' on device 'a100': nothing was reported");
+  EXPECT_EQ(store_->Delete({"gin", "a100"}), absent);
+  EXPECT_EQ(store_->Get({"gin", "a100"}).status(), absent);
+  EXPECT_EQ(store_->Find("gin/a100"), nullptr);
+  EXPECT_EQ(store_->Find("gin"), nullptr);
+}
+
+// The longest names, and one character more.
+TEST(FeedbackKeyTest, NamesAreBounded) {
+  const std::string model(128, 'm');
+  const std::string device(64, 'd');
+  EXPECT_THAT(CheckFeedbackKey({model, device}), IsOk());
+  EXPECT_THAT(CheckFeedbackKey({"a.b_c-d/e", "a.b_c-d"}), IsOk());
+  EXPECT_EQ(
+      CheckFeedbackKey({model + "m", device}),
+      absl::InvalidArgumentError(absl::StrCat("model: ", Quoted(model + "m"),
+                                              " must be 1 to 128 characters of [A-Za-z0-9_./-]")));
+  EXPECT_EQ(CheckFeedbackKey({model, device + "d"}),
+            absl::InvalidArgumentError(absl::StrCat(
+                "device: '", device, "d' must be 1 to 64 characters of [A-Za-z0-9_.-]")));
   PH_ASSERT_OK_AND_ASSIGN(const FeedbackKey key, ParseMeasuredAs("team/gin/h100"));
   EXPECT_EQ(key, (FeedbackKey{"team/gin", "h100"}));
+  EXPECT_EQ(ParseMeasuredAs("gin").status(),
+            absl::InvalidArgumentError("measured_as: 'gin' must be MODEL/DEVICE"));
+  EXPECT_EQ(ParseMeasuredAs("/h100").status(),
+            absl::InvalidArgumentError("model: '' must be 1 to 128 characters of [A-Za-z0-9_./-]"));
+  EXPECT_EQ(ParseMeasuredAs("gin/").status(),
+            absl::InvalidArgumentError("device: '' must be 1 to 64 characters of [A-Za-z0-9_.-]"));
+}
+
+// A report that is refused leaves what is kept as it was; one of before 1970 is of 1970.
+TEST(KeptFeedbackTest, AReportIsAddedWhole) {
+  KeptFeedback kept = {kComponents, {}, 7};
+  const KeptFeedback before = kept;
+  EXPECT_EQ(AddReport({"gin", "h100"}, {"nodes"}, {Batch(100, 0.1)}, kNow, kept),
+            absl::FailedPreconditionError("model 'gin' on device 'h100': has components edges, "
+                                          "nodes, graphs, reported are nodes"));
+  EXPECT_EQ(kept, before);
+  EXPECT_THAT(
+      AddReport({"gin", "h100"}, kComponents, {Batch(100, 0.1), Batch(200, 0.1)}, kNow, kept),
+      IsOk());
+  EXPECT_EQ(kept.shapes.num_reports(), 2U);
+  EXPECT_EQ(kept.last_report_seconds, 1'700'000'000U);
+  EXPECT_THAT(AddReport({"gin", "h100"}, kComponents, {}, absl::FromUnixSeconds(-5), kept), IsOk());
+  EXPECT_EQ(kept.last_report_seconds, 0U);
+  EXPECT_THAT(CheckRoomForModel({"gin", "h100"}, 2, 3), IsOk());
+  EXPECT_EQ(CheckRoomForModel({"gin", "h100"}, 3, 3),
+            absl::ResourceExhaustedError("model 'gin': 3 models are kept, at most 3 "
+                                         "(--max-measured-models); delete one"));
 }
 
 // Reports, and plans that ask for a model, are uses; lists and readings are none. Each namespace
@@ -235,7 +290,9 @@ TEST_P(FeedbackStoreTest, IsBoundedInNumber) {
   for (const char* const model : {"a", "b", "c"}) {
     ASSERT_THAT(Report({model, "d"}, Batch(1, 1)), IsOk());
   }
-  EXPECT_EQ(Report({"e", "d"}, Batch(1, 1)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Report({"e", "d"}, Batch(1, 1)).status(),
+            absl::ResourceExhaustedError(
+                "model 'e': 3 models are kept, at most 3 (--max-measured-models); delete one"));
   ASSERT_THAT(Report({"a", "d"}, Batch(1, 1)), IsOk());
   ASSERT_THAT(store_->Delete({"a", "d"}), IsOk());
   ASSERT_THAT(Report({"e", "d"}, Batch(1, 1)), IsOk());
@@ -299,6 +356,59 @@ TEST_P(FeedbackStoreTest, ReadingsShowTheLawThatWasFittedLast) {
   EXPECT_EQ(reading().fixed_bytes, store_->Find("gin/h100")->bytes.fixed);
 }
 
+// Of versions that came in another order, the latest is kept; one with the same contents has the
+// law that was fitted.
+TEST(KnownModelsTest, TheLatestVersionIsKnown) {
+  const FeedbackKey key = {"gin", "h100"};
+  const auto kept_of = [](uint64_t edges) {
+    MeasuredShapes shapes;
+    shapes.Add(Batch(edges, 0.1));
+    return KeptFeedback{kComponents, shapes, 5};
+  };
+  KnownModels models;
+  EXPECT_EQ(models.ModelOf(key), nullptr);
+  models.FitIfDue(key, kNow);
+  EXPECT_EQ(models.size(), 0U);
+  models.Put(key, kept_of(100), 7);
+  EXPECT_TRUE(models.Readings().empty());
+  models.Put(key, kept_of(200), 6);
+  EXPECT_EQ(models.All().at(key), kept_of(100));
+  const auto fitted = models.ModelOf(key);
+  ASSERT_NE(fitted, nullptr);
+  EXPECT_EQ(models.Readings().size(), 1U);
+  models.Put(key, kept_of(100), 8);
+  EXPECT_EQ(models.ModelOf(key), fitted);
+  models.Put(key, kept_of(300), 9);
+  EXPECT_EQ(models.All().at(key), kept_of(300));
+  EXPECT_NE(models.ModelOf(key), fitted);
+  EXPECT_TRUE(models.Erase(key));
+  EXPECT_FALSE(models.Erase(key));
+  EXPECT_EQ(models.ModelOf(key), nullptr);
+  EXPECT_EQ(models.size(), 0U);
+}
+
+// Also after a clock that was put back.
+TEST(KnownModelsTest, FitsNoMoreOftenThanIsDue) {
+  const FeedbackKey key = {"gin", "h100"};
+  KnownModels models;
+  MeasuredShapes shapes;
+  const auto reports_after = [&](absl::Duration after) {
+    shapes.Add(Batch(100 * (shapes.num_reports() + 1), 0.1 * shapes.num_reports()));
+    models.Put(key, {kComponents, shapes, 5}, shapes.num_reports());
+    const std::vector<FeedbackReading> before = models.Readings();
+    models.FitIfDue(key, kNow + after);
+    const std::vector<FeedbackReading> fitted = models.Readings();
+    EXPECT_EQ(fitted.size(), 1U);
+    return before.empty() || before[0].fixed_bytes != fitted[0].fixed_bytes ||
+           before[0].fixed_seconds != fitted[0].fixed_seconds;
+  };
+  EXPECT_TRUE(reports_after(absl::ZeroDuration()));
+  EXPECT_FALSE(reports_after(KnownModels::kBetweenFits - absl::Nanoseconds(1)));
+  EXPECT_TRUE(reports_after(KnownModels::kBetweenFits));
+  EXPECT_FALSE(reports_after(KnownModels::kBetweenFits));
+  EXPECT_TRUE(reports_after(KnownModels::kBetweenFits - absl::Nanoseconds(1)));
+}
+
 // Each single damaged byte is noticed.
 TEST(StoredFeedbackTest, DamageIsNoticed) {
   MeasuredShapes shapes;
@@ -307,13 +417,28 @@ TEST(StoredFeedbackTest, DamageIsNoticed) {
   const KeptFeedback kept = {kComponents, shapes, 5};
   const std::string bytes = EncodeFeedback(key, kept);
   EXPECT_THAT(DecodeFeedback(key, bytes), IsOkAndHolds(kept));
-  EXPECT_EQ(DecodeFeedback({"gin", "a100"}, bytes).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(DecodeFeedback({"gin", "a100"}, bytes).status(),
+            absl::DataLossError("measured model: the bytes are damaged"));
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] ^= 0x20;
     EXPECT_EQ(DecodeFeedback(key, damaged).status().code(), absl::StatusCode::kDataLoss) << i;
     EXPECT_EQ(DecodeFeedback(key, bytes.substr(0, i)).status().code(), absl::StatusCode::kDataLoss);
   }
+}
+
+// What one release has written, the next one reads.
+TEST(StoredFeedbackTest, TheBytesStayFromReleaseToRelease) {
+  MeasuredShapes shapes;
+  shapes.Add(Batch(100, 0.5));
+  BatchObservation too_large = Batch(300, 0);
+  too_large.out_of_memory = true;
+  shapes.Add(too_large);
+  const FeedbackKey key = {"gin", "h100"};
+  const KeptFeedback kept = {kComponents, shapes, 5};
+  EXPECT_EQ(absl::BytesToHexString(EncodeFeedback(key, kept)),
+            "0a0367696e1204683130301a0565646765731a056e6f6465731a066772617068732002280130053a086432"
+            "0aac0296010a420201014a0200015204a08d06005a020102620201006a08000000000000e03fafbba728");
 }
 
 // A server that is alone counts the time of its models by it.
@@ -328,8 +453,7 @@ TEST(FeedbackOfOneServerTest, ADamagedClockIsNoticed) {
     };
     EXPECT_THAT(open(), IsOk());
     ASSERT_THAT(keys->Commit({{}, {Operation::Put("feedback/clock", clock)}, {}}), IsOk());
-    EXPECT_THAT(open(),
-                StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("feedback/clock")));
+    EXPECT_EQ(open(), absl::DataLossError("measured model 'feedback/clock': damaged"));
   }
 }
 
