@@ -1,16 +1,14 @@
 #include "client/cpp/credentials.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -50,14 +48,17 @@ absl::StatusOr<std::string> BytesOf(const char* field, const std::string& path) 
     if (error == EISDIR || error == ENOTDIR) return absl::FailedPreconditionError(why);
     return absl::UnknownError(why);
   };
-  // The iterator throws where a folder is read.
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return unreadable(EISDIR);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open()) return unreadable(errno);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) return unreadable(EIO);
+  // An iterator would throw where reading fails, as of a folder.
+  std::string bytes;
+  std::array<char, 4096> block;
+  do {
+    file.read(block.data(), block.size());
+    bytes.append(block.data(), static_cast<size_t>(file.gcount()));
+  } while (file);
+  if (file.bad()) return unreadable(errno);
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,13 @@
 #include "client/cpp/addresses.h"
 #include "client/cpp/status.h"
 #include "gmock/gmock.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/dataset.pb.h"
+#include "tests/client/scripted_server.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -158,6 +161,54 @@ TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndReplacesWhatIsSet) {
   EXPECT_THAT(
       ToAbslStatus(v1::DatasetService::NewStub(channel)->GetDataset(&context, request, &response)),
       StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+}
+
+TEST_F(ChannelTest, WhatAnswersIsWhateverSaysSomethingOfItself) {
+  // It knows nothing of health.
+  EXPECT_TRUE(Answers(Channel(), absl::Seconds(20)));
+  EXPECT_FALSE(Answers(MakeChannel("127.0.0.1:1"), absl::Milliseconds(1)));
+  ScriptedServer scripted;
+  ChannelOptions options;
+  options.retries = false;
+  options.secured_by = Credentials();
+  const auto channel = MakeChannel(scripted.address(), options);
+  for (int code = 0; code <= 16; ++code) {
+    scripted.Plays([&](const auto& asked) {
+      EXPECT_EQ(asked.request, "");
+      return ScriptedServer::Answer{{""}, {static_cast<grpc::StatusCode>(code), "so"}};
+    });
+    EXPECT_EQ(Answers(channel, absl::Seconds(20)),
+              code != grpc::StatusCode::UNAVAILABLE && code != grpc::StatusCode::DEADLINE_EXCEEDED)
+        << code;
+    ASSERT_EQ(scripted.asked().size(), 1);
+  }
+}
+
+TEST_F(ChannelTest, CredentialsThatAreGivenAreTakenAndOthersNotLookedAt) {
+  ChannelOptions options;
+  options.secured_by = Credentials();
+  options.secured_by->token = "x";
+  EXPECT_THAT(Connect(server_.address(), absl::Seconds(20), options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("over TLS only")));
+  options.credentials = grpc::InsecureChannelCredentials();
+  EXPECT_THAT(Connect(server_.address(), absl::Seconds(20), options), IsOk());
+  ::setenv("PACKHOUSE_TLS", "maybe", 1);
+  EXPECT_EQ(Connect(server_.address(), absl::Seconds(20)).status(),
+            absl::InvalidArgumentError("PACKHOUSE_TLS: 'maybe' is neither 1 nor 0"));
+  // A channel is made all the same, and its calls fail.
+  EXPECT_FALSE(Get(MakeChannel(server_.address(), ChannelOptions())).ok());
+  ::unsetenv("PACKHOUSE_TLS");
+}
+
+// The environment's proxy is for other machines, and whoever goes by it is told so.
+TEST_F(ChannelTest, AProxyIsNotForThisMachine) {
+  ::setenv("grpc_proxy", "http://127.0.0.1:1", 1);
+  EXPECT_THAT(Connect(server_.address(), absl::Seconds(5)), IsOk());
+  EXPECT_EQ(Connect("packhouse.example:1", absl::Milliseconds(50)).status(),
+            absl::UnavailableError(
+                "no server at packhouse.example:1 within 0.05 s; the call goes by the HTTP proxy "
+                "of the variable grpc_proxy: no_proxy excepts servers from it"));
+  ::unsetenv("grpc_proxy");
 }
 
 TEST(ConnectTest, AnAddressThatNamesNoServerIsRefused) {

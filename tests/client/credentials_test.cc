@@ -5,9 +5,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/openssl_command.h"
@@ -146,9 +148,17 @@ TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(ToGrpc(credentials).status(),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("/nothing: tls_ca: cannot read it: No such file or directory")));
-  credentials.tls_ca = folder.path();
-  EXPECT_THAT(ToGrpc(credentials).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("tls_ca: cannot read it")));
+  using Unreadable = std::tuple<std::string, absl::StatusCode, std::string>;
+  for (const auto& [path, code, why] :
+       {Unreadable(folder.path(), absl::StatusCode::kFailedPrecondition, "Is a directory"),
+        Unreadable(file + "/x", absl::StatusCode::kFailedPrecondition, "Not a directory"),
+        Unreadable(std::string(300, 'x'), absl::StatusCode::kUnknown, "File name too long"),
+        // It can be opened, and nothing is mapped at its begin.
+        Unreadable("/proc/self/mem", absl::StatusCode::kUnknown, "Input/output error")}) {
+    credentials.tls_ca = path;
+    EXPECT_EQ(ToGrpc(credentials).status(),
+              absl::Status(code, absl::StrCat(path, ": tls_ca: cannot read it: ", why)));
+  }
 }
 
 // gRPC prints a header that it cannot send. So what cannot be one is refused before, and not shown.

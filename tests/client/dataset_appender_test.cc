@@ -94,7 +94,10 @@ TEST_F(DatasetAppenderTest, WhatTheServerCannotCompareIsNotSent) {
     EXPECT_EQ(answer.is_repetition, answer.sequence <= 10) << answer.sequence;
     EXPECT_EQ(answer.num_graphs, answer.sequence);
   }
-  EXPECT_THAT(append(9), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("nothing was sent")));
+  EXPECT_EQ(append(9),
+            absl::AlreadyExistsError(
+                "all sequences up to 9 of producer 'p' are older than those of which the server "
+                "remembers what they held, from 10 on: nothing was sent"));
   EXPECT_THAT(append(10), IsOk());
   EXPECT_EQ(server_.service().stored("d").records.size(), 12);
 }
@@ -214,6 +217,48 @@ TEST_F(DatasetAppenderTest, ItGoesOnAfterFinish) {
   EXPECT_THAT(appender.Append(2, Chunk(5)), IsOk());
   EXPECT_THAT(appender.Finish(), IsOk());
   EXPECT_THAT(StoredSequences(), ElementsAre(1, 2));
+}
+
+TEST_F(DatasetAppenderTest, WhatNoMessageTakesIsNamedAndTheNextIsTaken) {
+  DatasetAppender appender(server_.Channel(), Options());
+  v1::GraphChunk large = Chunk(1);
+  large.add_tensors()->set_data(std::string(67'043'328, 'x'));
+  EXPECT_THAT(appender.Append(1, large), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                  HasSubstr("graph 0 of the message: it has ")));
+  v1::Examples examples;
+  examples.add_examples(std::string(67'043'329, 'x'));
+  EXPECT_THAT(
+      appender.AppendExamples(1, examples),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("message: it has 67043329 bytes")));
+  EXPECT_THAT(appender.Append(1, Chunk(1)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_THAT(StoredSequences(), ElementsAre(1));
+}
+
+// At its end, or as it breaks.
+TEST_F(DatasetAppenderTest, AnAnswerToNothingIsInternal) {
+  for (const bool breaks : {false, true}) {
+    ScriptedServer server;
+    server.Plays([&](const ScriptedServer::Asked& asked) -> ScriptedServer::Answer {
+      v1::AppendRequest request;
+      EXPECT_TRUE(request.ParseFromString(asked.request));
+      v1::AppendResponse response;
+      *response.mutable_producer_sequence() = request.producer_sequence();
+      response.set_num_appended(1);
+      const std::string answer = response.SerializeAsString();
+      if (request.producer_sequence().sequence() == 0) return {{answer}, {}, {}, true};
+      return {{answer, answer}, {grpc::StatusCode::UNAVAILABLE, "away"}, {}, !breaks};
+    });
+    ChannelOptions channel;
+    channel.retries = false;
+    channel.secured_by = Credentials();
+    DatasetAppender appender(MakeChannel(server.address(), channel), Options());
+    EXPECT_THAT(appender.Append(1, Chunk(1)), IsOk());
+    EXPECT_EQ(appender.Finish(),
+              absl::InternalError("the server answered a chunk that was not sent"));
+    EXPECT_EQ(answers_.size(), 1);
+    answers_.clear();
+  }
 }
 
 TEST_F(DatasetAppenderTest, NumbersMustAscend) {

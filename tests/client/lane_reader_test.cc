@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,8 +24,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/lane_writer.h"
 #include "client/cpp/loader.h"
 #include "client/cpp/pack_stream.h"
+#include "client/cpp/schema_layout.h"
 #include "gmock/gmock.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
@@ -56,22 +59,36 @@ void CheckOk(bool is_ok) {
   if (!is_ok) std::abort();
 }
 
-// The server's end (docs/lane.md), for one client. Before, it closes as many connections as
-// `num_unread` says, with their tokens unread.
+// What a server says of its lane, and what is so.
+struct LaneTerms {
+  // So many connections are closed before, with their tokens unread.
+  int num_unread = 0;
+  bool knows_token = true;
+  std::string magic = "PHL1";
+  uint32_t num_slots = kNumSlots;
+  uint64_t slot_bytes = kSlotBytes;
+  uint64_t num_before = 1;
+  std::string behind = "";
+  bool passes_memory = true;
+  uint64_t memory_bytes = kNumSlots * kSlotBytes;
+  int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+};
+
+// The server's end (docs/lane.md), for one client.
 class LaneServer {
  public:
-  explicit LaneServer(int num_unread = 0) {
+  explicit LaneServer(LaneTerms terms = {}) : terms_(std::move(terms)) {
     listener_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
     CheckOk(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
     CheckOk(::listen(listener_, 1) == 0);
-    thread_ = std::thread([this, num_unread] {
-      for (int i = 0; i < num_unread; ++i) {
+    thread_ = std::thread([this] {
+      for (int i = 0; i < terms_.num_unread; ++i) {
         ::close(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
       }
-      if (num_unread < kMostTries) Take();
+      if (terms_.num_unread < kMostTries) Take();
     });
   }
   ~LaneServer() {
@@ -94,13 +111,27 @@ class LaneServer {
   void Await() {
     if (thread_.joinable()) thread_.join();
   }
-  void Say(uint32_t slot, uint64_t size = 0) const {
-    const std::string message = Packed(slot, uint32_t{0}, size);
+  void Say(uint32_t slot, uint64_t size = 0, uint32_t offset = 0) const {
+    Send(Packed(slot, offset, size));
+  }
+  void Send(const std::string& message) const {
     CheckOk(::send(connection_, message.data(), message.size(), MSG_NOSIGNAL) > 0);
   }
-  void Overwrite(uint32_t slot, absl::string_view bytes) const {
-    CheckOk(::pwrite(memory_, bytes.data(), bytes.size(), static_cast<off_t>(slot * kSlotBytes)) >
-            0);
+  // The slots of the next message of the client; none: there is none.
+  std::vector<uint32_t> Released() const {
+    std::vector<uint32_t> slots(64);
+    const ssize_t bytes = ::recv(connection_, slots.data(), slots.size() * 4, MSG_DONTWAIT);
+    slots.resize(static_cast<size_t>(bytes < 0 ? 0 : bytes) / 4);
+    return slots;
+  }
+  void Overwrite(uint32_t slot, absl::string_view bytes, uint64_t offset = 0) const {
+    CheckOk(::pwrite(memory_, bytes.data(), bytes.size(),
+                     static_cast<off_t>(slot * terms_.slot_bytes + offset)) > 0);
+  }
+  std::string Bytes(uint32_t slot, uint64_t size) const {
+    std::string bytes(size, '\0');
+    CheckOk(::pread(memory_, bytes.data(), size, static_cast<off_t>(slot * terms_.slot_bytes)) > 0);
+    return bytes;
   }
   void Write(uint32_t slot, absl::string_view bytes) const {
     Overwrite(slot, bytes);
@@ -121,25 +152,32 @@ class LaneServer {
     if (connection_ < 0) return;
     std::array<char, 64> hello;
     CheckOk(::recv(connection_, hello.data(), hello.size(), 0) == 20);
+    CheckOk(absl::string_view(hello.data(), 20) == "PHL10123456789abcdef");
+    if (!terms_.knows_token) return Close();
     memory_ = ::memfd_create("slots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    CheckOk(::ftruncate(memory_, kNumSlots * kSlotBytes) == 0);
-    CheckOk(::fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-    const std::string answer = absl::StrCat("PHL1", Packed(kNumSlots, kSlotBytes, uint64_t{1}));
+    CheckOk(::ftruncate(memory_, static_cast<off_t>(terms_.memory_bytes)) == 0);
+    CheckOk(::fcntl(memory_, F_ADD_SEALS, terms_.seals) == 0);
+    const std::string answer =
+        absl::StrCat(terms_.magic, Packed(terms_.num_slots, terms_.slot_bytes, terms_.num_before),
+                     terms_.behind);
     iovec part = {const_cast<char*>(answer.data()), answer.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
     msghdr header = {};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* const passed = CMSG_FIRSTHDR(&header);
-    passed->cmsg_level = SOL_SOCKET;
-    passed->cmsg_type = SCM_RIGHTS;
-    passed->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(passed), &memory_, sizeof(memory_));
-    CheckOk(::sendmsg(connection_, &header, 0) == 24);
+    if (terms_.passes_memory) {
+      header.msg_control = control.data();
+      header.msg_controllen = control.size();
+      cmsghdr* const passed = CMSG_FIRSTHDR(&header);
+      passed->cmsg_level = SOL_SOCKET;
+      passed->cmsg_type = SCM_RIGHTS;
+      passed->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(passed), &memory_, sizeof(memory_));
+    }
+    CheckOk(::sendmsg(connection_, &header, 0) == static_cast<ssize_t>(answer.size()));
   }
 
+  const LaneTerms terms_;
   const TemporaryFolder folder_;
   const std::string path_ = absl::StrCat(folder_.path(), "/lane");
   int listener_ = -1;
@@ -150,7 +188,7 @@ class LaneServer {
 
 TEST(LaneReaderTest, WhoIsClosedForOthersShowsItsTokenAgain) {
   for (const int num_unread : {1, kMostTries - 1, kMostTries}) {
-    LaneServer server(num_unread);
+    LaneServer server(LaneTerms{.num_unread = num_unread});
     const auto reader = LaneReader::Open(server.offer(), absl::InfiniteDuration());
     if (num_unread == kMostTries) {
       EXPECT_THAT(reader, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lane")));
@@ -161,6 +199,189 @@ TEST(LaneReaderTest, WhoIsClosedForOthersShowsItsTokenAgain) {
     server.Write(0, "one");
     EXPECT_EQ((*reader)->Take().response, "one");
   }
+}
+
+TEST(LaneReaderTest, WhatIsOtherwiseThanAServerMaySayIsRefused) {
+  const auto opened = [](LaneTerms terms) {
+    const LaneServer server(std::move(terms));
+    return LaneReader::Open(server.offer(), absl::InfiniteDuration()).status();
+  };
+  const absl::Status unknown =
+      absl::UnavailableError("lane: the server answers otherwise than this client knows");
+  const absl::Status memory = absl::UnavailableError("lane: the server's memory is not as it says");
+  EXPECT_THAT(opened({}), IsOk());
+  EXPECT_EQ(opened({.knows_token = false}),
+            absl::NotFoundError("lane: the server does not know the token"));
+  EXPECT_EQ(opened({.magic = "PHL2"}), unknown);
+  EXPECT_EQ(opened({.magic = "PHL"}), unknown);
+  EXPECT_EQ(opened({.behind = "x"}), unknown);
+  EXPECT_EQ(opened({.passes_memory = false}), unknown);
+  EXPECT_EQ(opened({.num_slots = 0}), memory);
+  EXPECT_EQ(opened({.num_slots = kNumSlots + 1}), memory);
+  EXPECT_EQ(opened({.slot_bytes = 0}), memory);
+  EXPECT_EQ(opened({.slot_bytes = kSlotBytes + 1}), memory);
+  EXPECT_EQ(opened({.memory_bytes = kNumSlots * kSlotBytes - 1}), memory);
+  EXPECT_THAT(opened({.memory_bytes = kNumSlots * kSlotBytes + 1}), IsOk());
+  EXPECT_EQ(opened({.seals = F_SEAL_GROW}), memory);
+  EXPECT_THAT(opened({.seals = F_SEAL_SHRINK}), IsOk());
+  v1::Lane offer;
+  EXPECT_EQ(
+      LaneReader::Open(offer, absl::InfiniteDuration()).status(),
+      absl::FailedPreconditionError("lane: the server offers none: it does not know of lanes"));
+  offer.set_refusal("not to you");
+  for (const size_t size : {0, 108}) {
+    offer.set_socket_path(std::string(size, 'x'));
+    EXPECT_EQ(LaneReader::Open(offer, absl::InfiniteDuration()).status(),
+              absl::FailedPreconditionError("lane: the server offers none: not to you"));
+  }
+}
+
+TEST(LaneReaderTest, MessagesThatPointOutsideTheirSlotsEndTheLane) {
+  LaneServer server;
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, LaneReader::Open(server.offer(), absl::InfiniteDuration()));
+  server.Await();
+  EXPECT_EQ(reader->num_before(), 1);
+  struct Case {
+    uint32_t slot;
+    uint32_t offset;
+    uint64_t size;
+    bool is_inside;
+  };
+  for (const auto& [slot, offset, size, is_inside] :
+       {Case{kNumSlots - 1, 64, kSlotBytes - 64, true}, Case{kNumSlots, 0, 1, false},
+        Case{0, 64, kSlotBytes - 63, false}, Case{0, kSlotBytes, 0, true},
+        Case{0, kSlotBytes + 1, 0, false}, Case{1, 0, kSlotBytes, true},
+        Case{1, 0, kSlotBytes + 1, false}, Case{1, 1, UINT64_MAX, false}}) {
+    SCOPED_TRACE(testing::Message() << slot << " " << offset << " " << size);
+    const std::string bytes(is_inside ? size : 0, static_cast<char>('a' + slot));
+    if (!bytes.empty()) server.Overwrite(slot, bytes, offset);
+    server.Say(slot, size, offset);
+    const LaneMessage message = reader->Take();
+    EXPECT_EQ(message.kind, is_inside ? LaneMessage::Kind::kBatch : LaneMessage::Kind::kEnd);
+    EXPECT_EQ(message.response, bytes);
+  }
+  for (const size_t size : {15, 17}) {
+    server.Send(std::string(size, '\0'));
+    // Of a longer one the begin is a message.
+    EXPECT_EQ(reader->Take().kind, size < 16 ? LaneMessage::Kind::kEnd : LaneMessage::Kind::kBatch);
+  }
+}
+
+// All but two slots are held where they are; what comes beyond them is copied, as aligned as it
+// was. Several slots are given back at once, and before a wait each is.
+TEST(LaneReaderTest, SlotsAreHeldOrCopiedAndGivenBack) {
+  LaneServer server({.num_slots = 8, .memory_bytes = 8 * kSlotBytes});
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, LaneReader::Open(server.offer(), absl::Milliseconds(1)));
+  server.Await();
+  std::vector<LaneMessage> messages;
+  for (uint32_t slot = 0; slot < 8; ++slot) {
+    EXPECT_THAT(server.Released(), testing::IsEmpty());
+    const uint32_t offset = slot == 7 ? 40 : 0;
+    server.Overwrite(slot, "first", offset);
+    server.Say(slot, 5, offset);
+    messages.push_back(reader->Take());
+    server.Overwrite(slot, "later", offset);
+    EXPECT_EQ(messages.back().response, slot < 6 ? "later" : "first") << slot;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(messages.back().response.data()) % 64, offset);
+  }
+  EXPECT_THAT(server.Released(), ElementsAre(6, 7));
+  messages[3] = {};
+  EXPECT_THAT(server.Released(), testing::IsEmpty());
+  EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kQuiet);
+  EXPECT_THAT(server.Released(), ElementsAre(3));
+  messages[0] = {};
+  EXPECT_THAT(server.Released(), testing::IsEmpty());
+  messages[5] = {};
+  EXPECT_THAT(server.Released(), ElementsAre(0, 5));
+  // There is room again.
+  server.Write(3, "third");
+  const LaneMessage again = reader->Take();
+  server.Overwrite(3, "third and later");
+  EXPECT_EQ(again.response.data()[5], ' ');
+}
+
+v1::GraphSchema SchemaOfRows() {
+  v1::GraphSchema schema;
+  schema.add_components("n");
+  for (const auto& [name, component] : {std::pair("x", "n"), std::pair("y", "graphs")}) {
+    v1::TensorSpec& tensor = *schema.add_tensors();
+    tensor.set_name(name);
+    tensor.set_dtype(v1::DATA_TYPE_INT16);
+    tensor.set_component(component);
+  }
+  return schema;
+}
+
+v1::GraphChunk ChunkOfRows(uint32_t first, uint32_t second) {
+  v1::GraphChunk chunk;
+  chunk.mutable_sizes()->set_num_graphs(2);
+  chunk.mutable_sizes()->set_counts(Packed(first, second));
+  for (const char* const name : {"x", "y"}) chunk.add_tensors()->set_name(name);
+  chunk.mutable_tensors(0)->set_data(std::string(2 * (first + second), 'x'));
+  chunk.mutable_tensors(1)->set_data("yyYY");
+  return chunk;
+}
+
+TEST(LaneWriterTest, AChunkIsPlacedIfItFitsASlotAndIsWorthOne) {
+  constexpr uint64_t kBytes = 1 << 16;
+  const LaneTerms terms = {.num_slots = 3, .slot_bytes = kBytes, .memory_bytes = 3 * kBytes};
+  {
+    v1::GraphSchema schema = SchemaOfRows();
+    schema.mutable_tensors()->RemoveLast();
+    LaneServer server(terms);
+    PH_ASSERT_OK_AND_ASSIGN(const auto writer,
+                            LaneWriter::Open(server.offer(), ResolveSchema(schema).value()));
+    server.Await();
+    server.Say(1);
+    server.Say(2);
+    const auto placed = [&](uint32_t rows) {
+      v1::GraphChunk chunk = ChunkOfRows(rows - 5, 5);
+      chunk.mutable_tensors()->RemoveLast();
+      return writer->Place(chunk);
+    };
+    EXPECT_EQ(placed((16 << 10) / 2 - 1), std::nullopt);
+    EXPECT_EQ(placed((16 << 10) / 2), 1);
+    EXPECT_EQ(placed(kBytes / 2 + 1), std::nullopt);
+    EXPECT_EQ(placed(kBytes / 2), 2);
+  }
+  LaneServer server(terms);
+  PH_ASSERT_OK_AND_ASSIGN(const auto writer,
+                          LaneWriter::Open(server.offer(), ResolveSchema(SchemaOfRows()).value()));
+  server.Await();
+  server.Say(2);
+  server.Say(0);
+  // Columns begin at multiples of 64, whatever their order in the chunk.
+  v1::GraphChunk gap = ChunkOfRows(8160, 17);
+  gap.mutable_tensors()->SwapElements(0, 1);
+  EXPECT_EQ(writer->Place(gap), 2);
+  EXPECT_EQ(server.Bytes(2, 16388),
+            absl::StrCat(gap.tensors(1).data(), std::string(30, '\0'), "yyYY"));
+  EXPECT_EQ(writer->Place(ChunkOfRows(32736, 1)), std::nullopt);
+  const v1::GraphChunk most = ChunkOfRows(32730, 6);
+  EXPECT_EQ(writer->Place(most), 0);
+  EXPECT_EQ(server.Bytes(0, 65476), absl::StrCat(most.tensors(0).data(), "yyYY"));
+  // What is not as the schema says takes no slot.
+  server.Say(1);
+  using Change = void (*)(v1::GraphChunk&);
+  for (const Change change :
+       {Change([](auto& c) { c.mutable_sizes()->mutable_counts()->push_back('x'); }),
+        Change([](auto& c) { c.mutable_sizes()->set_num_graphs(1); }),
+        Change([](auto& c) { c.mutable_tensors()->RemoveLast(); }),
+        Change([](auto& c) { c.add_tensors(); }),
+        Change([](auto& c) { c.mutable_tensors(1)->set_name("z"); }),
+        Change([](auto& c) { c.mutable_tensors(0)->mutable_data()->push_back('x'); }),
+        Change([](auto& c) { c.mutable_tensors(0)->mutable_data()->append("xx"); }),
+        Change([](auto& c) { c.mutable_tensors(1)->mutable_data()->resize(2); })}) {
+    v1::GraphChunk changed = most;
+    change(changed);
+    EXPECT_EQ(writer->Place(changed), std::nullopt);
+  }
+  EXPECT_EQ(writer->Place(most), 1);
+  // One that there is not, and none any more.
+  server.Say(3);
+  EXPECT_EQ(writer->Place(most), std::nullopt);
+  server.Shut();
+  EXPECT_EQ(writer->Place(most), std::nullopt);
 }
 
 // A killed server leaves its socket's file.

@@ -224,6 +224,29 @@ TEST_F(LoaderErrorsTest, AStreamThatEndsBeforeItsEpochIsAnError) {
 
 const grpc::Status kAway(grpc::StatusCode::UNAVAILABLE, "away");
 
+// Of several servers another one takes the job at some moment of the wait.
+TEST_F(LoaderErrorsTest, WaitsAreShorterWhereAnotherServerMayAnswer) {
+  for (const bool are_several : {false, true}) {
+    LoaderOptions options = Options();
+    if (are_several) options.other_servers = {server_.address()};
+    options.retry.patience = absl::Milliseconds(2900);
+    options.retry.connect_timeout = absl::ZeroDuration();
+    std::vector<int64_t> waits;
+    options.retry.sleep = [&](absl::Duration wait) {
+      waits.push_back(absl::ToInt64Milliseconds(wait));
+    };
+    Answer({{"Load", {{}, kAway}}});
+    EXPECT_THAT(Load(options)->Next(),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr("away; Load of job 'job' was tried again for ")));
+    if (are_several) {
+      EXPECT_THAT(waits, ElementsAre(100, 200, 400, 500, 500, 500, 500));
+    } else {
+      EXPECT_THAT(waits, ElementsAre(100, 200, 400, 800));
+    }
+  }
+}
+
 // At the first stream, at the next of its epoch, in the next epoch, and from a state.
 TEST_F(LoaderErrorsTest, EachStreamIsAskedForWithAllThatTheServerNeeds) {
   LoaderOptions options = Options();

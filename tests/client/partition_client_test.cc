@@ -91,7 +91,8 @@ TEST_F(PartitionClientTest, AFolderHasAllFilesOrIsNotThere) {
   EXPECT_FALSE(std::filesystem::exists(partial_));
   const size_t num_pieces = server_.asked().size();
   EXPECT_EQ(num_pieces, 4);
-  EXPECT_EQ(Client().Download(job_, folder_).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Client().Download(job_, folder_),
+            absl::AlreadyExistsError(folder_ + " is there already"));
 
   const ScriptedServer::Answer refused = {{}, {grpc::StatusCode::PERMISSION_DENIED, "not you"}};
   for (size_t piece = 0; piece < num_pieces; ++piece) {
@@ -104,6 +105,11 @@ TEST_F(PartitionClientTest, AFolderHasAllFilesOrIsNotThere) {
       EXPECT_FALSE(std::filesystem::exists(folder_)) << piece;
     }
   }
+  // A file that has become longer meanwhile is another one, too.
+  files_ = {{"f", "four"}};
+  Serve(0, Piece("four", 5));
+  EXPECT_EQ(Client().Download(job_, folder_),
+            absl::DataLossError("'f' has 5 bytes now, and had 4"));
 }
 
 TEST_F(PartitionClientTest, WhatIsAddedToAFolderIsThereOrTheFolderIsNot) {
@@ -132,6 +138,14 @@ TEST_F(PartitionClientTest, FilesThatCannotBeWrittenAreNamed) {
     EXPECT_THAT(Client().Download(job_, folder),
                 StatusIs(absl::StatusCode::kUnavailable, HasSubstr(folder)));
   }
+  // A folder that is a file, too.
+  files_ = {{"a/b", "x"}, {"a.", "x"}};
+  Serve();
+  job_.mutable_files(0)->set_path("a/b");
+  job_.mutable_files(1)->set_path("a");
+  files_["a"] = "x";
+  EXPECT_EQ(Client().Download(job_, folder_),
+            absl::UnavailableError(partial_ + "/a: cannot be written"));
 }
 
 TEST_F(PartitionClientTest, PathsOutsideTheFolderAreRefused) {

@@ -10,12 +10,14 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/graph/files/fingerprint.h"
 #include "client/graph/source_graphs/graph_import.h"
 #include "client/graph/source_graphs/mag_tables.h"
@@ -161,6 +163,39 @@ void ExpectEachIsNeeded(const SourceTables& tables, const std::vector<std::strin
     std::filesystem::remove(file);
     EXPECT_THAT(ReadAll(tables).status,
                 StatusIs(absl::StatusCode::kNotFound, StartsWith(absl::StrCat(file, ": "))));
+    std::ofstream(file, std::ios::binary) << whole;
+  }
+  EXPECT_THAT(ReadAll(tables).status, IsOk());
+}
+
+// No gzip, though it begins so.
+constexpr absl::string_view kBroken("\x1f\x8b\x08\0\0\0\0\0\0\x03\xff\xff\xff\xff", 14);
+
+// Each file of the graph at `path` is read: of one that is broken its name is told.
+void ExpectEachIsRead(const std::string& path, const std::vector<std::string>& files,
+                      const std::string& ogb_name = "") {
+  for (const std::string& file : files) {
+    SCOPED_TRACE(file);
+    const std::string whole = Content(file);
+    std::ofstream(file, std::ios::binary) << kBroken;
+    const absl::StatusOr<SourceTables> tables = OpenSourceTables(path, ogb_name);
+    EXPECT_THAT(tables.ok() ? ReadAll(*tables).status : tables.status(),
+                StatusIs(absl::StatusCode::kDataLoss, StartsWith(absl::StrCat(file, ": "))));
+    std::ofstream(file, std::ios::binary) << whole;
+  }
+}
+
+// Tables of texts were opened, and then one of their files goes, or is broken.
+void ExpectEachIsStillNeeded(const SourceTables& tables, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    SCOPED_TRACE(file);
+    const std::string whole = Content(file);
+    std::filesystem::remove(file);
+    EXPECT_EQ(ReadAll(tables).status,
+              absl::NotFoundError(absl::StrCat(file, ": No such file or directory")));
+    std::ofstream(file, std::ios::binary) << kBroken;
+    EXPECT_THAT(ReadAll(tables).status,
+                StatusIs(absl::StatusCode::kDataLoss, StartsWith(absl::StrCat(file, ": "))));
     std::ofstream(file, std::ios::binary) << whole;
   }
   EXPECT_THAT(ReadAll(tables).status, IsOk());
@@ -314,8 +349,12 @@ TEST_F(SourceTablesTest, AGeneratedGraphHasMagsShape) {
     // Heavy tails: even at the flatter end some node has several times the mean.
     EXPECT_GT(most * in_degrees.size(), 3 * edges.count);
   }
-  EXPECT_EQ(OpenMagTables({0, 0}).status().message(),
-            "--scale 0: must be above 0, and at most 100");
+  for (const double wrong : {0.0, -1.0, 100.5}) {
+    EXPECT_EQ(OpenMagTables({wrong, 0}).status(),
+              absl::InvalidArgumentError(
+                  absl::StrCat("--scale ", wrong, ": must be above 0, and at most 100")));
+  }
+  EXPECT_TRUE(OpenMagTables({100, 0}).ok());
 }
 
 TEST_F(SourceTablesTest, BadRowsOfAUnigraphAreNamed) {
@@ -436,6 +475,8 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
   EXPECT_EQ(AddReverses({"x=none"}, &*tables).message(),
             "--reverse 'x=none': there is no edge set 'none'");
   EXPECT_EQ(AddReverses({"x"}, &*tables).message(), "--reverse 'x': must be NAME=EDGE_SET");
+  EXPECT_EQ(AddReverses({"=writes"}, &*tables).message(),
+            "--reverse '=writes': must be NAME=EDGE_SET");
   const absl::StatusOr<OgbSplits> splits = ReadOgbSplits(Path("ogbn_mag"));
   ASSERT_TRUE(splits.ok()) << splits.status();
   ASSERT_EQ(splits->parts.size(), 2);
@@ -521,9 +562,13 @@ TEST_F(SourceTablesTest, WhatIsNotKnownOfOgbIsAskedFor) {
   EXPECT_EQ(OpenSourceTables(Path("mine"), "ogbn-art").status().code(),
             absl::StatusCode::kInvalidArgument);
   // What its loader needs, and this folder lacks.
-  for (const char* name : {"ogbl_wikikg2", "ogbl_collab", "ogbn_proteins", "ogbl-citation2"}) {
+  for (const auto& [name, needed] :
+       {std::pair("ogbl_wikikg2", "edge_reltype"), std::pair("ogbl_collab", "edge_weight"),
+        std::pair("ogbn_proteins", "node_species"), std::pair("ogbl-citation2", "node_year")}) {
     write(name);
-    EXPECT_EQ(OpenSourceTables(Path(name)).status().code(), absl::StatusCode::kNotFound) << name;
+    EXPECT_EQ(
+        OpenSourceTables(Path(name)).status(),
+        absl::NotFoundError(absl::StrCat(Path(name), "/raw/", needed, ".csv.gz: is not there")));
   }
   // An option of OGB's for another graph.
   Write("arrays/nodes/a/#size.npy", "");
@@ -533,9 +578,102 @@ TEST_F(SourceTablesTest, WhatIsNotKnownOfOgbIsAskedFor) {
   Write("ogbn_papers100M/raw/data.npz", "");
   EXPECT_EQ(OpenSourceTables(Path("ogbn_papers100M")).status().code(),
             absl::StatusCode::kUnimplemented);
-  Write("ogbg/raw/num-node-dict.csv", "a,b\n1,2\n3,4\n");
-  EXPECT_EQ(OpenSourceTables(Path("ogbg"), "as-is").status().code(),
-            absl::StatusCode::kUnimplemented);
+  const std::string many = Write("ogbg/raw/num-node-dict.csv", "a,b\n1,2\n3,4\n");
+  EXPECT_THAT(OpenSourceTables(Path("ogbg"), "as-is").status(),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       StartsWith(absl::StrCat(many, ": the data set has 2 graphs, and "))));
+}
+
+TEST_F(SourceTablesTest, EachFileOfOgbIsNeededAndRead) {
+  std::vector<std::string> files;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    files.push_back(Write(absl::StrCat("o/raw/", name, ".csv"), text));
+  };
+  write("num-node-list", "2\n");
+  write("num-edge-list", "1\n");
+  write("edge", "0,1\n");
+  for (const char* const name : {"node-feat", "node-label", "node_year", "species"}) {
+    write(name, "1\n2\n");
+  }
+  for (const char* const name : {"edge-feat", "edge_weight"}) write(name, "1\n");
+  ExpectEachIsRead(Path("o"), files, "as-is");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("o"), "as-is");
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  ExpectEachIsStillNeeded(*tables, {files.begin() + 2, files.end()});
+  const auto missing = [&](const std::string& folder, const std::string& name) {
+    std::filesystem::rename(Path(folder + name + ".csv"), Path("away"));
+    EXPECT_EQ(OpenSourceTables(Path(folder.substr(0, folder.find('/'))), "as-is").status(),
+              absl::NotFoundError(absl::StrCat(Path(folder + name), ".csv.gz: is not there")));
+    std::filesystem::rename(Path("away"), Path(folder + name + ".csv"));
+  };
+  for (const char* const name : {"num-node-list", "num-edge-list", "edge"}) {
+    missing("o/raw/", name);
+  }
+  // A name twice.
+  for (const char* const name : {"node_feat", "edge_feat"}) {
+    const std::string twice = Write(absl::StrCat("o/raw/", name, ".csv"), "1\n2\n");
+    EXPECT_THAT(OpenSourceTables(Path("o"), "as-is").status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("feat")));
+    std::filesystem::remove(twice);
+  }
+
+  files = {Write("k/raw/num-node-dict.csv", "a\n2\n"),
+           Write("k/raw/triplet-type-list.csv", "a,r,a\n"),
+           Write("k/raw/relations/a___r___a/num-edge-list.csv", "1\n"),
+           Write("k/raw/relations/a___r___a/edge.csv", "0,1\n"),
+           Write("k/raw/node-feat/a/node-feat.csv", "1\n2\n"),
+           Write("k/raw/node-feat/a/node_year.csv", "1\n2\n"),
+           Write("k/raw/node-label/a/node-label.csv", "1\n2\n")};
+  ExpectEachIsRead(Path("k"), files, "as-is");
+  missing("k/raw/", "triplet-type-list");
+  for (const char* const name : {"num-edge-list", "edge"}) {
+    missing("k/raw/relations/a___r___a/", name);
+  }
+  Write("k/raw/num-node-dict.csv", "a,a\n2,2\n");
+  EXPECT_THAT(OpenSourceTables(Path("k"), "as-is").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"a\" is there twice")));
+  // The most fields, and one more.
+  std::string fields(size_t{2} << 20, ',');
+  for (size_t i = 0; i < fields.size(); i += 2) fields[i] = 'a';
+  fields.back() = '\n';
+  const std::string dict = Write("k/raw/num-node-dict.csv", fields);
+  EXPECT_EQ(ReadError(Path("k")).find("fields"), std::string::npos);
+  Write("k/raw/num-node-dict.csv", absl::StrCat("b,", fields));
+  EXPECT_EQ(OpenSourceTables(Path("k"), "as-is").status(),
+            absl::InvalidArgumentError(absl::StrCat(dict, ": line 1: more than 1048576 fields")));
+}
+
+TEST_F(SourceTablesTest, SplitsOfOgbAreThoseOfTheFirstFolder) {
+  EXPECT_TRUE(ReadOgbSplits(Path("none"))->parts.empty());
+  const std::string train = Write("o/split/b/train.csv", "2\n0\n");
+  const std::string valid = Write("o/split/b/paper/valid.csv", "1\n");
+  Write("o/split/b/nodetype-has-split.csv", "");
+  Write("o/split/README", "");
+  const std::string torch = Write("o/split/b/paper/test.pt", "");
+  const std::string other = Write("o/split/b/split_dict.json", "");
+  Write("o/split/c/train.csv", "1\n");
+  const absl::StatusOr<OgbSplits> splits = ReadOgbSplits(Path("o"));
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  ASSERT_EQ(splits->parts.size(), 2);
+  EXPECT_EQ(splits->parts[0].node_set, "nodes");
+  EXPECT_EQ(splits->parts[0].part, "train");
+  EXPECT_THAT(splits->parts[0].nodes, ElementsAre(2, 0));
+  EXPECT_EQ(splits->parts[1].node_set, "paper");
+  EXPECT_EQ(splits->parts[1].part, "valid");
+  EXPECT_THAT(splits->parts[1].nodes, ElementsAre(1));
+  EXPECT_THAT(
+      splits->notes,
+      ElementsAre(absl::StrCat(Path("o/split/c"), " is not read: the seeds are those of ",
+                               Path("o/split/b")),
+                  absl::StrCat(torch, " is not read: in Python, torch.load() gives what it has"),
+                  absl::StrCat(other, " is not read")));
+  for (const std::string& file : {train, valid}) {
+    const std::string whole = Content(file);
+    Write("o/" + std::filesystem::path(file).lexically_relative(Path("o")).string(),
+          std::string(kBroken));
+    EXPECT_THAT(ReadOgbSplits(Path("o")), StatusIs(absl::StatusCode::kDataLoss, StartsWith(file)));
+    std::ofstream(file, std::ios::binary) << whole;
+  }
 }
 
 TEST_F(SourceTablesTest, EachFileOfOgbThatIsNotReadIsNamed) {
@@ -544,7 +682,10 @@ TEST_F(SourceTablesTest, EachFileOfOgbThatIsNotReadIsNamed) {
   Write("ogbl_ppa/raw/edge.csv", "0,1\n");
   const std::string text = Write("ogbl_ppa/raw/sub/README.md", "");
   const std::string other = Write("ogbl_ppa/raw/weights.csv", "1\n");
-  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("ogbl_ppa"));
+  Write("ogbl_ppa/raw/nodetype-has-feat.csv", "");
+  Write("ogbl_ppa/raw/sub/nodetype-has-label.csv.gz", "");
+  // Its name is that of the folder.
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("ogbl_ppa/"));
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_THAT(tables->notes,
               ElementsAre(testing::_, text + " is not read", other + " is not read"));
@@ -674,6 +815,18 @@ TEST_F(SourceTablesTest, ChunksOfArraysThatDisagreeAreNamed) {
          absl::StrCat(edges, ": has rows of int64 [1, 3], two whole numbers are needed"));
   expect(edges, Ints({2, 2}, {0, 1, -1, 0}),
          absl::StrCat(edges, ": row 1: source -1 is none of the 3 nodes"));
+  for (const std::string& file : {x0, x1, edges, w}) {
+    const std::string kept = Content(file);
+    std::filesystem::remove(file);
+    EXPECT_EQ(OpenSourceTables(path).status(),
+              absl::NotFoundError(absl::StrCat(file, ": is not there")));
+    std::ofstream(file, std::ios::binary) << kept;
+  }
+  ExpectEachIsRead(path, {w});
+  for (const std::string& file : {x0, x1, edges}) {
+    expect(file, "junk", absl::StrCat(file, ": is no .npy file: it ends after 4 bytes"));
+  }
+  expect(path, "{", absl::StrCat(path, ": is no JSON"));
   expect(w, "8\n", absl::StrCat(w, ": column 'w' has fewer rows than its set"));
   expect(w, "8\n9\n1\n", absl::StrCat(w, ": line 3: column 'w' has more rows than its set"));
 }
@@ -719,6 +872,13 @@ TEST_F(SourceTablesTest, ChunksThatDisagreeAreNamed) {
   EXPECT_EQ(ReadError(path), absl::StrCat(x, ": column 'x' has fewer rows than its set"));
   std::filesystem::remove(x);
   EXPECT_EQ(ReadError(path), absl::StrCat(x, ": is not there"));
+  Write("x", "1\n2\n");
+  std::filesystem::remove(last);
+  EXPECT_EQ(ReadError(path), absl::StrCat(last, ": is not there"));
+  std::string parquet = metadata("2");
+  parquet.replace(parquet.find("csv"), 3, "parquet");
+  Write("metadata.json", parquet);
+  EXPECT_THAT(ReadError(path), AllOf(StartsWith(path + ": "), HasSubstr("Parquet")));
 }
 
 TEST_F(SourceTablesTest, WhatIsNoGraphIsRefused) {
@@ -732,6 +892,11 @@ TEST_F(SourceTablesTest, WhatIsNoGraphIsRefused) {
                                                  ": has 2 schemas (.pbtxt); name the "
                                                  "one that is meant"));
   EXPECT_EQ(ReadError(Path("none")), absl::StrCat(Path("none"), ": is not there"));
+  EXPECT_EQ(ReadError(Write("x.h5", "\x89HDF")),
+            absl::StrCat(Path("x.h5"),
+                         ": is an HDF5 file, no large graph that is read here: write its arrays as "
+                         "nodes/SET/COLUMN.npy and edges/SET/edge_index.npy in a folder, and name "
+                         "that (docs/sampling.md)"));
   const std::string text = Write("x.txt", "");
   EXPECT_EQ(
       ReadError(text),
@@ -757,6 +922,17 @@ TEST_F(SourceTablesTest, ArraysThatAreNoGraphAreNamed) {
       {{{"nodes/p/#id", no_number({1})}}, "has elements of type float64; ids are whole numbers"},
       {{{"nodes/p/#id", column}}, "has the shape [2, 1], 1 dimension is needed"},
       {{{p, column}}, "has the shape [2, 1], 1 dimension is needed"},
+      {{{p, Npy<uint64_t>(DType::kUint64, {1}, {uint64_t{1} << 63})}},
+       "9223372036854775808 is no int64"},
+      {{{"nodes/p/x", "junk"}}, "is no .npy file: it ends after 4 bytes"},
+      {{{"nodes/p/x", Ints({0, uint64_t{1} << 32}, {})}},
+       "has the shape [0, 4294967296]; extents of a row must be from 1 to 4294967295"},
+      {{{p, size}, {"edges/e/edge_index", Ints({2, 2}, {0, 2, 2, 3})}},
+       "edge 1: target 3 is none of the 3 nodes of 'p', whose ids count from 0 unless an array "
+       "'#id' says them"},
+      {{{p, size}, {"edges/e/target", two}, {"edges/e/source", Ints({2}, {0, -1})}},
+       "edge 1: source -1 is none of the 3 nodes of 'p', whose ids count from 0 unless an array "
+       "'#id' says them"},
       {{{p, two}}, "has the shape [2], one number is needed"},
       {{{p, Ints({}, {-1})}}, "-1 is no number of nodes"},
       {{{p, no_number({})}}, "has elements of type float64; ids are whole numbers"},
@@ -795,6 +971,92 @@ TEST_F(SourceTablesTest, ArraysThatAreNoGraphAreNamed) {
       named = Write(absl::StrCat("g/", name, ".npy"), bytes);
     EXPECT_EQ(ReadError(Path("g")), absl::StrCat(named, ": ", c.message));
   }
+}
+
+// Of every type, and as many as `#size` says, too.
+TEST_F(SourceTablesTest, IdsAreWholeNumbersOfAnyType) {
+  const auto expect_ids = [this](const std::string& bytes) {
+    Write("g/nodes/p/#id.npy", bytes);
+    Write("g/nodes/p/#size.npy", Ints({}, {2}));
+    const Everything all = ReadAll(*OpenSourceTables(Path("g")));
+    EXPECT_THAT(all.status, IsOk());
+    EXPECT_THAT(all.sets.at("p").ids.numbers, ElementsAre(1, 100));
+  };
+  expect_ids(Npy<int8_t>(DType::kInt8, {2}, {1, 100}));
+  expect_ids(Npy<int16_t>(DType::kInt16, {2}, {1, 100}));
+  expect_ids(Npy<int32_t>(DType::kInt32, {2}, {1, 100}));
+  expect_ids(Npy<int64_t>(DType::kInt64, {2}, {1, 100}));
+  expect_ids(Npy<uint8_t>(DType::kUint8, {2}, {1, 100}));
+  expect_ids(Npy<uint16_t>(DType::kUint16, {2}, {1, 100}));
+  expect_ids(Npy<uint32_t>(DType::kUint32, {2}, {1, 100}));
+  expect_ids(Npy<uint64_t>(DType::kUint64, {2}, {1, 100}));
+  std::filesystem::remove_all(Path("g/nodes"));
+  Write("g/edges/a.e.b/edge_index.npy", Ints({2, 1}, {7, 8}));
+  EXPECT_THAT(ReadAll(*OpenSourceTables(Path("g"))).sets.at("e").sources.numbers, ElementsAre(7));
+  std::filesystem::create_directories(Path("g/nodes/p"));
+  std::filesystem::create_symlink("nowhere", Path("g/nodes/p/x.npy"));
+  EXPECT_EQ(
+      OpenSourceTables(Path("g")).status(),
+      absl::NotFoundError(absl::StrCat(Path("g/nodes/p/x.npy"), ": No such file or directory")));
+}
+
+// A set of several pieces, and a table that cannot be opened or read.
+TEST_F(SourceTablesTest, PiecesOfASetAreWrittenOneBehindTheOther) {
+  std::vector<int64_t> numbers(9000 * 64);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
+  const std::string x = Write("g/nodes/p/x.npy", Ints({9000, 64}, numbers));
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("g"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  ASSERT_THAT(WriteUnigraph(*tables, Path("tfgnn"), {}), IsOk());
+  ASSERT_THAT(WriteArrays(*tables, Path("npy")), IsOk());
+  for (const char* const folder : {"tfgnn", "npy"}) {
+    const Everything all = ReadAll(*OpenSourceTables(Path(folder)), 1 << 20);
+    EXPECT_TRUE(Numbers<int64_t>(all.sets.at("p").columns[0]) == numbers) << folder;
+  }
+  std::filesystem::resize_file(x, 2'000'000);
+  const absl::Status cut = absl::DataLossError(absl::StrCat(x, ": ends too soon"));
+  EXPECT_EQ(WriteUnigraph(*tables, Path("cut"), {}).status(), cut);
+  EXPECT_EQ(WriteArrays(*tables, Path("cut")).status(), cut);
+  SourceTables closed = *tables;
+  closed.tables = {[]() -> absl::StatusOr<std::unique_ptr<TableReader>> {
+    return absl::PermissionDeniedError("not you");
+  }};
+  EXPECT_EQ(ReadAll(closed).status, absl::PermissionDeniedError("not you"));
+}
+
+TEST_F(SourceTablesTest, TextsAndShortFloatsAreWrittenAsAUnigraph) {
+  const auto schema = [](const std::string& dtype) {
+    return absl::StrCat("node_sets { key: 'p' value { features { key: 't' value { dtype: ", dtype,
+                        " } } metadata { filename: 'p.csv' } } }");
+  };
+  const std::string table = Write("p.csv", "id,t\nx,12\ny,7\n");
+  const std::string path = Write("s.pbtxt", schema("DT_STRING"));
+  ASSERT_THAT(WriteUnigraph(*OpenSourceTables(path), Path("texts"), {}), IsOk());
+  const Everything texts = ReadAll(*OpenSourceTables(Path("texts")));
+  EXPECT_EQ(texts.sets.at("p").columns[0].bytes, "127");
+  EXPECT_THAT(texts.sets.at("p").columns[0].lengths, ElementsAre(2, 1));
+  Write("s.pbtxt", schema("DT_BFLOAT16"));
+  const absl::StatusOr<SourceTables> floats = OpenSourceTables(path);
+  ASSERT_TRUE(floats.ok()) << floats.status();
+  ASSERT_THAT(WriteUnigraph(*floats, Path("floats"), {}), IsOk());
+  EXPECT_EQ(ReadAll(*OpenSourceTables(Path("floats"))).sets.at("p").columns[0].bytes,
+            std::string("\x40\x41\xe0\x40"));
+  EXPECT_EQ(WriteArrays(*floats, Path("arrays")).status(),
+            absl::InvalidArgumentError("nodes/p: column 't' is no array of numpy's types"));
+  ExpectEachIsStillNeeded(*floats, {table});
+  Write("p.csv", "t\n12\n");
+  EXPECT_THAT(ReadAll(*floats).status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                                StartsWith(absl::StrCat(table, ": line 1: "))));
+  const std::string records = Path("floats/nodes-p.tfrecords");
+  std::filesystem::resize_file(records, std::filesystem::file_size(records) - 1);
+  EXPECT_THAT(ReadAll(*OpenSourceTables(Path("floats"))).status,
+              StatusIs(absl::StatusCode::kDataLoss, StartsWith(records)));
+  Write("s.pbtxt", "junk");
+  EXPECT_THAT(ReadError(path), StartsWith(path + ": "));
+  std::filesystem::create_directories(Path("f/a.pbtxt"));
+  EXPECT_EQ(ReadError(Path("f")), Path("f/a.pbtxt") + ": is a folder; name a file");
+  EXPECT_EQ(UnigraphId("p", 5, {1, false}), "5");
+  EXPECT_EQ(UnigraphId("p", 5, {1, true}), "p5");
 }
 
 // Whatever the pieces are, rows are those of the arrays.
@@ -883,6 +1145,8 @@ TEST_F(SourceTablesTest, ListsOfOgbThatDisagreeAreNamed) {
        ": must be a line of names, and a line of as many counts"},
       {"num-node-dict.csv", "author,paper\n2\n",
        ": must be a line of names, and a line of as many counts"},
+      {"num-node-dict.csv", "author,a/b\n2,3\n",
+       ": line 1: field 2: 'a/b' cannot be the name of a folder"},
       {"triplet-type-list.csv", "author,writes,paper\nauthor,paper\n",
        ": line 2: must be source,relation,target"},
       {"triplet-type-list.csv", "author,writes,paper\npaper,../x,paper\n",

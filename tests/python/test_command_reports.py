@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -18,6 +19,7 @@ from packhouse.command import (
     datasets,
     feedback,
     graph,
+    histograms,
     jobs,
     partition,
     program,
@@ -116,6 +118,28 @@ def test_all_there_is_of_a_data_set_is_told() -> None:
     )
     none = Histogram(("nodes",), np.zeros((0, 1), np.uint32), np.zeros(0, np.uint64))
     assert datasets.histogram_summary(none).splitlines()[1].split() == ["nodes", "0", "-", "0"]
+
+
+def test_a_histogram_by_name_is_told_and_forgotten() -> None:
+    found = dataclasses.replace(two_sizes(), revision=7)
+    assert histograms.table(["a", "b"]) == "a\nb\n" and histograms.table([]) == ""
+    assert histograms.text(found) == (
+        "41,127 graphs of 2 sizes\n"
+        "\n"
+        "component  total  mean  max\n"
+        "nodes      82474  2.01  222\n"
+        "edges      41628  1.01  502\n"
+    )
+    assert histograms.json("a") == {"name": "a"}
+    assert histograms.json(found) == {
+        "num_graphs": 41127,
+        "totals": {"nodes": 82474, "edges": 41628},
+        "maxima": {"nodes": 222, "edges": 502},
+        "revision": 7,
+        "distinct_sizes": 2,
+    }
+    assert histograms.deed("h", found) == "forget the sizes of 41,127 graphs in histogram 'h'"
+    assert histograms.deed("h", None) == "forget the sizes of all graphs in histogram 'h'"
 
 
 def test_that_sizes_have_changed_is_told() -> None:

@@ -78,9 +78,9 @@ class ColumnReader {
     }
   }
 
-  // Each of `rows` rows `copies` times.
+  // Each of `rows` rows `copies` times; of arrays once, since OGB's inverse edges have texts.
   absl::Status Append(uint64_t rows, size_t copies, graph_files::ColumnRows* out) {
-    if (arrays_) return AppendArrays(rows, copies, &out->bytes);
+    if (arrays_) return arrays_->Append(rows * elements_, &out->bytes);
     for (uint64_t row = 0; row < rows; ++row) {
       PH_ASSIGN_OR_RETURN(const bool has_record, texts_->Next());
       if (!has_record) {
@@ -111,16 +111,6 @@ class ColumnReader {
   uint64_t row_bytes() const { return elements_ * ElementBytes(spec_.dtype); }
 
  private:
-  absl::Status AppendArrays(uint64_t rows, size_t copies, std::string* bytes) {
-    if (copies == 1) return arrays_->Append(rows * elements_, bytes);
-    std::string once;
-    PH_RETURN_IF_ERROR(arrays_->Append(rows * elements_, &once));
-    for (size_t at = 0; at < once.size(); at += row_bytes()) {
-      for (size_t copy = 0; copy < copies; ++copy) bytes->append(once, at, row_bytes());
-    }
-    return absl::OkStatus();
-  }
-
   const SourceColumnSpec spec_;
   const uint64_t elements_;
   const bool has_gaps_;
