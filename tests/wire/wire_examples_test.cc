@@ -1,6 +1,8 @@
 #include "service/wings/tfgnn/wire_examples.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "service/server/wire/wire_loader.h"
 #include "service/wings/tfgnn/example_encoder.h"
 #include "service/wings/tfgnn/export_source.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
 #include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
@@ -118,9 +121,12 @@ TEST(WireExamplesTest, EachExampleIsAGraphOrIsNamed) {
       wire.add_examples(graphs.examples()[i]);
       ids.push_back(1000 + 3 * ids.size());
     }
-    const bool explicit_ids = random.Below(2) == 0;
-    if (explicit_ids) wire.set_graph_ids(Uint64sToWire(ids));
-    const auto id_of = [&](size_t number) { return explicit_ids ? ids[number] : 70 + number; };
+    const uint64_t form = random.Below(3);
+    if (form == 1) wire.set_graph_ids(Uint64sToWire(ids));
+    if (form == 2) wire.set_first_id(5);
+    const auto id_of = [&](size_t number) {
+      return form == 1 ? ids[number] : (form == 2 ? 5 : 70) + number;
+    };
     {
       PH_ASSERT_OK_AND_ASSIGN(const DecodedExamples decoded, reader.Read(wire, 70));
       EXPECT_GE(decoded.memory.bytes(), decoded.chunk.num_bytes());
@@ -143,7 +149,8 @@ TEST(WireExamplesTest, EachExampleIsAGraphOrIsNamed) {
       EXPECT_THAT(strict, IsOk());
     } else {
       EXPECT_THAT(strict, StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr(absl::StrCat("record ", bad[0]))));
+                                   absl::StrCat("examples: record ", bad[0],
+                                                ": its 4 bytes are no tf.Example")));
     }
   }
 }
@@ -200,6 +207,32 @@ TEST(WireExamplesTest, RefusesIdsThatCannotBe) {
   wire.set_first_id(UINT64_MAX);
   EXPECT_THAT(reader.Read(wire, 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exceed 2^64 - 1")));
+  wire.set_first_id(UINT64_MAX - 2);
+  PH_ASSERT_OK_AND_ASSIGN(const DecodedExamples last, reader.Read(wire, 0));
+  EXPECT_EQ(last.chunk.sizes().graph_id(1), UINT64_MAX - 1);
+}
+
+TEST(WireExamplesTest, TheFirstThatAreLeftOutAreExplained) {
+  const GraphSchema schema = Schema();
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader reader, TfgnnReader::Create(&schema, nullptr));
+  v1::Examples wire;
+  wire.set_skip_malformed(true);
+  for (size_t i = 0; i <= LeftOut::kMaxTold; ++i) wire.add_examples(kMalformed);
+  PH_ASSERT_OK_AND_ASSIGN(const DecodedExamples decoded, reader.Read(wire, 0));
+  ASSERT_EQ(decoded.left_out.size(), LeftOut::kMaxTold + 1);
+  EXPECT_NE(decoded.left_out[LeftOut::kMaxTold - 1].message, "");
+  EXPECT_EQ(decoded.left_out[LeftOut::kMaxTold].message, "");
+}
+
+TEST(WireExamplesTest, SchemasThatNoExampleCanFillAreRefused) {
+  const auto refused = [](std::vector<TensorSpec> tensors, const char* why) {
+    const GraphSchema schema =
+        GraphSchema::Create(SizeSchema::NodesAndEdges(), std::move(tensors)).value();
+    EXPECT_THAT(TfgnnReader::Create(&schema, nullptr).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  };
+  refused({{"edge_index", DType::kInt64, {2}, 1, 0, ""}}, "'edge_index': the ends of edges");
+  refused({{"edges", DType::kInt64, {}, 1, {}, ""}}, "'edges': its rows belong to no node set");
 }
 
 // A few bytes can declare billions of empty ragged rows.
@@ -229,6 +262,15 @@ TEST(WireExamplesTest, RowsAreReservedBeforeTheyAreMade) {
   EXPECT_THAT(narrow.Read(few, 0),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rows of examples")));
   EXPECT_EQ(small.held(), 0U);
+  // What is reserved: see MostRowBytes() and kGrowth. What is kept: twice the rows.
+  MemoryBudget enough(uint64_t{1} << 30);
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader wide, TfgnnReader::Create(&schema, &enough));
+  *few.mutable_examples(0) = Graphs(schema, 1, 3).examples()[2];
+  PH_ASSERT_OK_AND_ASSIGN(const DecodedExamples decoded, wide.Read(few, 0));
+  EXPECT_EQ(decoded.memory.bytes(), 3 * (16 * few.examples(0).size() + (uint64_t{1} << 20)));
+  uint64_t bytes = sizeof(uint32_t) * schema.num_components();
+  for (size_t t = 0; t < schema.tensors().size(); ++t) bytes += decoded.chunk.column(t).size();
+  EXPECT_EQ(decoded.bytes, 2 * bytes);
 }
 
 // An append of examples and an export are each other's inverse, in parts of any size.
@@ -291,6 +333,116 @@ TEST(WireExamplesTest, WhatIsAppendedIsExported) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("graph 0 of the data set")));
 }
 
+// A response has as many examples as it has room for beside its ids and the schema.
+TEST(WireExamplesTest, AnExportIsCutWhereAResponseIsFull) {
+  constexpr size_t kBesides = size_t{64} << 10;
+  constexpr size_t kGraphs = 40;
+  const GraphSchema schema = Schema();
+  const Graphs graphs(schema, 3, kGraphs);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  ASSERT_THAT(store.Create("d", schema, DatasetOptions()), IsOk());
+  ASSERT_THAT(store.Append("d", graphs.chunk(), {}, std::nullopt).status(), IsOk());
+  size_t largest = 0;
+  for (const std::string& example : graphs.examples()) largest = std::max(largest, example.size());
+  MemoryBudget working(uint64_t{1} << 30);
+  v1::ExportDatasetRequest request;
+  request.set_name("d");
+  request.set_first_graph(5);
+  for (const size_t room : {largest, 3 * largest, size_t{1} << 19}) {
+    for (const uint64_t most : {0, 1, 7, 100}) {
+      request.set_num_graphs(most);
+      PH_ASSERT_OK_AND_ASSIGN(const auto source,
+                              ExportSource::Open(request, store, kBesides + room, &working));
+      EXPECT_EQ(working.held(), kGraphs * (16 * schema.num_components() + 40));
+      const size_t end = most == 0 ? kGraphs : std::min<size_t>(kGraphs, 5 + most);
+      size_t place = 5;
+      for (bool is_first = true;; is_first = false) {
+        PH_ASSERT_OK_AND_ASSIGN(const auto response, source->Next());
+        if (!response) break;
+        EXPECT_EQ(response->num_graphs(), is_first ? kGraphs : 0);
+        size_t bytes = 0;
+        for (const std::string& example : response->examples()) {
+          EXPECT_EQ(example, graphs.examples()[place++]);
+          bytes += example.size();
+        }
+        EXPECT_GT(bytes, 0U);
+        EXPECT_LE(bytes, room);
+        if (place < end) {
+          EXPECT_GT(bytes + graphs.examples()[place].size(), room);
+        }
+      }
+      EXPECT_EQ(place, end);
+    }
+  }
+  EXPECT_EQ(working.held(), 0U);
+  request.clear_num_graphs();
+  PH_ASSERT_OK_AND_ASSIGN(const auto narrow,
+                          ExportSource::Open(request, store, kBesides + largest - 1, nullptr));
+  absl::Status status;
+  for (size_t i = 0; i < kGraphs && status.ok(); ++i) status = narrow->Next().status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr(absl::StrCat("of ", largest,
+                                                      " bytes, a response has at "
+                                                      "most ",
+                                                      kBesides + largest - 1))));
+}
+
+TEST(WireExamplesTest, WhatCannotBeExportedIsNamed) {
+  const GraphSchema schema = Schema();
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  ASSERT_THAT(store.Create("d", schema, DatasetOptions()), IsOk());
+  // A string of 600 000 bytes each: two of them are a response.
+  constexpr uint32_t kBytes = 600'000;
+  const auto append = [&](const std::vector<int32_t>& lengths, uint64_t first_id) {
+    const size_t n = lengths.size();
+    std::vector<uint32_t> counts;
+    for (size_t i = 0; i < n; ++i) counts.insert(counts.end(), {1, 0, 0, kBytes});
+    std::map<std::string, std::string> rows = {
+        {"n.x", std::string(4 * n, '\0')},
+        {"n.r.d1", std::string(4 * n, '\0')},
+        {"n.t.bytes", std::string(n * kBytes, 't')},
+        {"n.t.bytes.d1", std::string(reinterpret_cast<const char*>(lengths.data()), 4 * n)}};
+    std::vector<absl::string_view> columns;
+    for (const TensorSpec& tensor : schema.tensors()) columns.push_back(rows[tensor.name]);
+    const GraphChunk chunk =
+        GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(n, 4, counts, first_id).value(),
+                           columns, nullptr)
+            .value();
+    EXPECT_THAT(store.Append("d", chunk, {}, std::nullopt).status(), IsOk());
+  };
+  append(std::vector<int32_t>(3, kBytes), 0);
+  v1::ExportDatasetRequest request;
+  request.set_name("d");
+  PH_ASSERT_OK_AND_ASSIGN(const auto large,
+                          ExportSource::Open(request, store, size_t{64} << 20, nullptr));
+  for (const int examples : {2, 1}) {
+    EXPECT_EQ(large->Next().value()->examples_size(), examples);
+  }
+  EXPECT_FALSE(large->Next().value().has_value());
+  append({3}, 3);
+  request.set_first_graph(3);
+  PH_ASSERT_OK_AND_ASSIGN(const auto wrong,
+                          ExportSource::Open(request, store, size_t{64} << 20, nullptr));
+  EXPECT_THAT(wrong->Next().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("tensor 'n.t.bytes.d1': its lengths are not the 600000 rows")));
+  MemoryBudget small(100);
+  EXPECT_THAT(
+      ExportSource::Open(request, store, size_t{64} << 20, &small).status(),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("data set 'd', which is exported")));
+  const GraphSchema odd = GraphSchema::Create(SizeSchema::Create({"tri"}).value(),
+                                              {{"tri", DType::kInt8, {}, 0, {}, ""}})
+                              .value();
+  ASSERT_THAT(store.Create("odd", odd, DatasetOptions()), IsOk());
+  request.set_name("odd");
+  EXPECT_THAT(ExportSource::Open(request, store, size_t{64} << 20, nullptr).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("data set 'odd': schema: tensor 'tri': its rows belong to no")));
+  request.set_name("none");
+  EXPECT_THAT(ExportSource::Open(request, store, size_t{64} << 20, nullptr).status(),
+              StatusIs(absl::StatusCode::kNotFound, testing::_));
+}
+
 // The ids of an epoch's graphs, as all ranks together load them step by step.
 std::vector<uint64_t> LoadedIds(const std::shared_ptr<const PreparedEpoch>& epoch,
                                 const Sharing& sharing) {
@@ -348,10 +500,10 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
     ASSERT_EQ(expected.size(), n);
     request.set_first_graph(random.Between(0, n));
     request.set_num_graphs(random.Below(2) * random.Between(1, n));
-    const auto open = [&] {
+    const auto open = [&](size_t max_response_bytes = size_t{64} << 20) {
       const EvaluationRequest all = {sharing, 0, 0, /*is_of_all_ranks=*/true};
       return ExportSource::OpenEpoch(request, Evaluation::Open(prepared, all, &working).value(),
-                                     size_t{64} << 20);
+                                     max_response_bytes);
     };
     PH_ASSERT_OK_AND_ASSIGN(const auto source, open());
     uint64_t place = request.first_graph();
@@ -370,6 +522,11 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
     const uint64_t most = request.num_graphs() == 0 ? n : request.num_graphs();
     EXPECT_EQ(place, std::min<uint64_t>(request.first_graph() + most, n));
 
+    request.set_first_graph(n - 1);
+    PH_ASSERT_OK_AND_ASSIGN(const auto narrow, open(10));
+    EXPECT_THAT(narrow->Next().status(),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr(absl::StrCat("graph with id ", expected[n - 1], " of the"))));
     request.set_first_graph(n + 1);
     EXPECT_THAT(open().status(),
                 StatusIs(absl::StatusCode::kOutOfRange,
@@ -465,6 +622,19 @@ TEST(WireExamplesTest, GroupIdsGoWithTheirExamples) {
   PH_ASSERT_OK_AND_ASSIGN(const auto reader, store.OpenReader("d"));
   EXPECT_THAT(reader->group_ids(), ElementsAre(10, 12, 14));
   EXPECT_THAT(reader->graph_ids(), ElementsAre(0, 2, 4));
+}
+
+TEST(WireExamplesTest, ASchemaIsTextOrBinary) {
+  v1::TfgnnSchema wire;
+  wire.set_binary(tfgnn::ParseGraphSchema(kText).value().SerializeAsString());
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, TfgnnSchemaFromWire(wire));
+  EXPECT_EQ(schema.sizes(), Schema().sizes());
+  EXPECT_EQ(schema.tensors().size(), Schema().tensors().size());
+  wire.set_text("node_sets { key: 'graphs' value { } }");
+  EXPECT_THAT(TfgnnSchemaFromWire(wire),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "tfgnn_schema: schema: component 'graphs' is implied and must not be "
+                       "listed"));
 }
 
 TEST(WireExamplesTest, ASchemaComesOnce) {
