@@ -12,6 +12,8 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/gathered_graph.h"
 #include "service/algorithms/collation/uncollate.h"
+#include "service/base/checksum.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -192,6 +194,7 @@ TEST_F(JraphExampleTest, RefusesWhatLeavesNothingForPadding) {
 // The law of the room: un-batching gives back what was batched, whatever the schema, the padding
 // and the sizes.
 TEST(CollateTest, UncollateIsTheInverse) {
+  Fingerprint batches;
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -222,6 +225,9 @@ TEST(CollateTest, UncollateIsTheInverse) {
       for (const uint64_t extent : tensor.shape) expected *= extent;
       EXPECT_EQ(tensor.data.size(), expected) << tensor.name;
       bytes += expected;
+      batches.AddAll(tensor.name);
+      batches.AddAll(tensor.shape);
+      batches.Add(Crc32c(tensor.data));
     }
     EXPECT_EQ(layout.BatchBytes(batch.rows), bytes);
     if (padding != Padding::kNone) {
@@ -269,6 +275,8 @@ TEST(CollateTest, UncollateIsTheInverse) {
       EXPECT_TRUE(SameGraph(back, i, *graphs[i].chunk, graphs[i].index)) << "graph " << i;
     }
   }
+  // Every byte, of padding and of derived tensors too.
+  EXPECT_EQ(batches.value(), 10797643391387818851U);
 }
 
 // What PyG's Batch has: edge_index (2, E), sources of all edges, then targets, each with its

@@ -293,6 +293,7 @@ TEST(OnlinePackerTest, PacksPartitionTheStream) {
 
 // The same when flushes come in between.
 TEST(OnlinePackerTest, PacksPartitionTheStreamWithFlushes) {
+  Fingerprint everywhere;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -317,8 +318,10 @@ TEST(OnlinePackerTest, PacksPartitionTheStreamWithFlushes) {
     }
     while (packer.PackPending()) packs.push_back(packer.TakePack());
     ExpectPartition(world, packs);
+    for (const Pack& pack : packs) everywhere.AddAll(pack);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(everywhere.value(), 5762841308539133405U);
 }
 
 TEST(OnlinePackerTest, PendingGraphsAreThePoolAndTheOpenPack) {
@@ -638,6 +641,7 @@ TEST(OnlinePackerOverdueTest, YoungerGraphsMayGoAlongButNeedNot) {
 // max_delay; until the deadline that the packer names it does nothing; that deadline is the oldest
 // pending graph's.
 TEST(OnlinePackerOverdueTest, NoGraphWaitsForLonger) {
+  Fingerprint everywhere;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -667,8 +671,10 @@ TEST(OnlinePackerOverdueTest, NoGraphWaitsForLonger) {
     while (packer.PackOverdue(absl::InfiniteFuture())) take();
     EXPECT_EQ(packer.num_pending(), 0);
     ExpectPartition(world, packs);
+    for (const Pack& pack : packs) everywhere.AddAll(pack);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(everywhere.value(), 5005840742200805394U);
 }
 
 }  // namespace

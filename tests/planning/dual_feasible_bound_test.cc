@@ -7,6 +7,7 @@
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
+#include "tests/support/fingerprint.h"
 
 namespace packhouse {
 namespace {
@@ -58,6 +59,7 @@ TEST(DualFeasibleBoundTest, EdgeCases) {
 
 // Less work never gives more than the optimum, either.
 TEST(DualFeasibleBoundTest, NeverAboveTheOptimum) {
+  Fingerprint bounds;
   int tight = 0;
   int tight_by_program = 0;
   constexpr int kWorlds = 1500;
@@ -69,14 +71,17 @@ TEST(DualFeasibleBoundTest, NeverAboveTheOptimum) {
     const uint64_t optimum = OptimalPacks(histogram, limits);
     const uint64_t bound = ByFunction(histogram, limits);
     EXPECT_LE(bound, optimum);
-    EXPECT_LE(ByFunction(histogram, limits, random.Below(200)), bound);
+    const uint64_t by_less_work = ByFunction(histogram, limits, random.Below(200));
+    EXPECT_LE(by_less_work, bound);
     const uint64_t program = ByProgram(histogram, limits);
+    for (const uint64_t each : {bound, by_less_work, program}) bounds.Add(each);
     EXPECT_LE(program, optimum);
     tight += bound == optimum;
     tight_by_program += program == optimum;
   }
   EXPECT_GT(tight, kWorlds / 2);
   EXPECT_GT(tight_by_program, kWorlds / 3);
+  EXPECT_EQ(bounds.value(), 2224564123986930849U);
 }
 
 // With one component, no function gives more than the program, which is the best of them all.

@@ -13,6 +13,7 @@
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
@@ -46,6 +47,7 @@ struct Tally {
   int by_ratios = 0;
   int lifts = 0;
   int tight = 0;
+  Fingerprint bounds;
 };
 
 // volume <= lifted <= optimum.
@@ -59,6 +61,8 @@ void CheckAgainstOptimum(const SizeHistogram& histogram, const Limits& limits, T
   EXPECT_EQ(lifted.kind, LowerBoundKind::kLiftedVolume);
   if (problem.num_components() == 0) return;
   EXPECT_TRUE(limits.has_limit(lifted.component));
+  tally.bounds.Add(lifted.packs);
+  tally.bounds.Add(lifted.component);
   ++tally.worlds;
   tally.by_ratios += PatternPricing::NumRooms(problem) > 1'000'000;
   tally.lifts += lifted.packs > volume;
@@ -78,6 +82,7 @@ TEST(LiftedBoundTest, NeverAboveTheOptimumNorBelowTheVolume) {
   // Measured: 450 of 8498 worlds in which anything binds; the optimum in 8462 of them.
   EXPECT_GT(tally.lifts, 400);
   EXPECT_GE(tally.tight, 0.99 * tally.worlds) << tally.tight << " of " << tally.worlds;
+  EXPECT_EQ(tally.bounds.value(), 7484886671523970955U);
 }
 
 // Capacities too large for tables of all rooms.
@@ -96,6 +101,7 @@ TEST(LiftedBoundTest, NeverAboveTheOptimumNorBelowTheVolumeByRatios) {
   }
   EXPECT_GT(tally.by_ratios, 2500);
   EXPECT_GT(tally.lifts, 200);
+  EXPECT_EQ(tally.bounds.value(), 115192499049336551U);
 }
 
 // The same world in another scale has the same bound, or a weaker one where ratios replace tables.

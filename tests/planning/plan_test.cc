@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/baselines/tuple_packing.h"
+#include "service/algorithms/planning/plan_memory.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"
@@ -21,6 +22,45 @@ using ::testing::IsEmpty;
 
 testing::Matcher<absl::Status> IsCorrupt(const char* part) {
   return StatusIs(absl::StatusCode::kInternal, HasSubstr(part));
+}
+
+// What is asked for, in this order, and that nothing is given after a refusal.
+TEST(PlanMemoryTest, IsAskedForInLargeSteps) {
+  std::vector<uint64_t> asked;
+  bool has_room = true;
+  PlanMemory memory([&](uint64_t bytes) {
+    asked.push_back(bytes);
+    return has_room;
+  });
+  constexpr uint64_t kLeast = 1 << 14;
+  // Each list has an eighth more than it needs, and the least.
+  EXPECT_TRUE(memory.HoldList(800));
+  EXPECT_TRUE(memory.HoldList(900 + kLeast));
+  constexpr uint64_t kLonger = 901 + kLeast;
+  EXPECT_TRUE(memory.HoldList(kLonger));
+  EXPECT_TRUE(memory.HoldMore(10));
+  EXPECT_TRUE(memory.HoldMore(kLeast - 10));
+  EXPECT_TRUE(memory.HoldMore(1));
+  EXPECT_TRUE(memory.HoldMore(2 * kLeast));
+  EXPECT_TRUE(memory.HoldMore(kLeast - 1));
+  EXPECT_THAT(asked, ElementsAre(7 * (900 + kLeast), 7 * (kLonger + kLonger / 8 - 900), kLeast,
+                                 kLeast, 2 * kLeast));
+  has_room = false;
+  EXPECT_FALSE(memory.refused());
+  EXPECT_FALSE(memory.HoldMore(1));
+  EXPECT_TRUE(memory.refused());
+  has_room = true;
+  EXPECT_FALSE(memory.HoldMore(0));
+  EXPECT_FALSE(memory.HoldList(1));
+  EXPECT_EQ(asked.size(), 6U);
+}
+
+TEST(PlanMemoryTest, BytesOfPatternsAreThoseOfTheirList) {
+  Pattern pattern;
+  pattern.entries.reserve(5);
+  const uint64_t of_list = 3 * sizeof(Pattern) + 16;
+  EXPECT_EQ(BytesInList(pattern), of_list + 5 * 8);
+  EXPECT_EQ(BytesOfPatterns({pattern, Pattern()}), 2 * of_list);  // A copy has no spare room.
 }
 
 // Three sizes in two kinds of packs, at (10, 20) and three graphs.
@@ -182,6 +222,10 @@ TEST(CheckEachGraphFitsTest, NamesTheLargestAndHowMany) {
               StatusIs(absl::StatusCode::kOutOfRange,
                        "3 graphs exceed the limits; the largest has size (12, 25): edges 25 > 20"));
   EXPECT_THAT(CheckEachGraphFits(SizeHistogram(2), LimitsOf({1, 1, 1}), schema), IsOk());
+  EXPECT_THAT(CheckEachGraphFits(HistogramOf(1, {{{7}, 1}}), LimitsOf({6, 1}),
+                                 SizeSchema::Create({"nodes"}).value(), {6, 2}),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       "1 graph exceeds the limits; the largest has size (7): nodes 7 > 6"));
   // What can be used of capacities, and why not all of it.
   EXPECT_THAT(CheckEachGraphFits(histogram, LimitsOf({11, 25, 1}), schema, {12, 25, 2}),
               StatusIs(absl::StatusCode::kOutOfRange,

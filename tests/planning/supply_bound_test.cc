@@ -8,6 +8,7 @@
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -59,6 +60,7 @@ TEST(SupplyBoundTest, ABoundLeavesMostSteps) {
   const PackingProblem problem(histogram, LimitsOf({1000, 10'000, kUnlimited}));
   WorkBudget ample(kAmpleSteps);
   const uint64_t most = ComputeSupplyBound(problem, ample).packs;
+  Fingerprint bounds;
   for (uint64_t steps = 0; steps < 5000; ++steps) {
     WorkBudget budget(steps);
     const uint64_t packs = ComputeSupplyBound(problem, budget).packs;
@@ -68,7 +70,10 @@ TEST(SupplyBoundTest, ABoundLeavesMostSteps) {
     if (budget.remaining() + 2 * 74 * problem.num_items() == steps) {
       ASSERT_EQ(packs, most);
     }
+    bounds.Add(packs);
+    bounds.Add(budget.remaining());
   }
+  EXPECT_EQ(bounds.value(), 7912306904472480477U);
 }
 
 TEST(SupplyBoundTest, LargeNumbersDoNotOverflow) {
@@ -84,6 +89,7 @@ TEST(SupplyBoundTest, LargeNumbersDoNotOverflow) {
 }
 
 TEST(SupplyBoundTest, NeverAboveTheOptimum) {
+  Fingerprint everywhere;
   int bounds = 0;
   int tight = 0;
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
@@ -94,8 +100,11 @@ TEST(SupplyBoundTest, NeverAboveTheOptimum) {
                                      .max_distinct = 8,
                                      .max_count = 1,
                                      .max_capacity = random.Below(2) == 0 ? 12u : 50'000u});
-    const uint64_t bound = BySupply(histogram, limits).packs;
+    const LowerBound by_supply = BySupply(histogram, limits);
+    const uint64_t bound = by_supply.packs;
     if (bound == 0) continue;
+    everywhere.Add(bound);
+    everywhere.Add(by_supply.component);
     const uint64_t optimum = OptimalPacks(histogram, limits);
     ASSERT_LE(bound, optimum);
     ++bounds;
@@ -103,10 +112,12 @@ TEST(SupplyBoundTest, NeverAboveTheOptimum) {
   }
   EXPECT_GT(bounds, 1000);
   EXPECT_GT(tight, bounds / 2) << tight << " of " << bounds;
+  EXPECT_EQ(everywhere.value(), 3694754017111592007U);
 }
 
 // Worlds made for it: a few dense graphs, and beside them room for sparse ones.
 TEST(SupplyBoundTest, NeverAboveTheOptimumOfDenseAndSparseGraphs) {
+  Fingerprint everywhere;
   int better = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -125,11 +136,15 @@ TEST(SupplyBoundTest, NeverAboveTheOptimumOfDenseAndSparseGraphs) {
           .IgnoreError();
     }
     const Limits limits = LimitsOf({100, 100, kUnlimited});
-    const uint64_t bound = BySupply(histogram, limits).packs;
+    const LowerBound by_supply = BySupply(histogram, limits);
+    const uint64_t bound = by_supply.packs;
+    everywhere.Add(bound);
+    everywhere.Add(by_supply.component);
     ASSERT_LE(bound, OptimalPacks(histogram, limits));
     better += bound > ByLift(histogram, limits);
   }
   EXPECT_GT(better, 0);
+  EXPECT_EQ(everywhere.value(), 2657042249375726337U);
 }
 
 }  // namespace

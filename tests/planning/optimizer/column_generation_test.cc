@@ -12,6 +12,7 @@
 #include "service/algorithms/planning/optimizer/pattern_program.h"
 #include "service/algorithms/planning/pattern_pricing.h"
 #include "tests/planning/exact_solver.h"
+#include "tests/planning/plan_fingerprint.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
@@ -106,6 +107,7 @@ TEST(ColumnGenerationTest, TheBoundIsThatOfTheLinearProgramAndNotAboveTheOptimum
 // Packing may reorder graphs, never lose, repeat or overfill; larger worlds, any pool, any bound
 // that holds.
 TEST(ColumnGenerationTest, EveryPlanPartitionsItsHistogram) {
+  Fingerprint plans;
   int worlds = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -123,15 +125,19 @@ TEST(ColumnGenerationTest, EveryPlanPartitionsItsHistogram) {
     WorkBudget budget(kSteps);
     const ColumnGenerationResult result = PlanByColumnGeneration(problem, pool, options, budget);
     EXPECT_GE(result.lower_bound, options.lower_bound);
+    plans.Add(result.lower_bound);
+    plans.Add(budget.remaining());
     if (result.patterns.empty()) continue;
     const PackingPlan plan = PlanOf(problem, result.patterns);
     EXPECT_THAT(VerifyPlan(plan, histogram, limits), IsOk());
     EXPECT_EQ(plan.num_packs(), result.packs);
     EXPECT_GE(result.packs, result.lower_bound);
     EXPECT_GE(result.packs, volume);
+    AddPatterns(result.patterns, plans);
     if (HasFailure()) return;
   }
   EXPECT_GT(worlds, 200);
+  EXPECT_EQ(plans.value(), 4727147371795676361U);
 }
 
 TEST(ColumnGenerationTest, SameArgumentsSameResult) {

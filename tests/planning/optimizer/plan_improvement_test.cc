@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/lower_bound.h"
 #include "service/algorithms/planning/optimizer/first_fit_decreasing.h"
+#include "tests/planning/plan_fingerprint.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
@@ -31,6 +32,7 @@ std::vector<Pattern> OneGraphAPack(const PackingProblem& problem) {
 
 // Packing anew may reorder graphs, never lose, repeat or overfill, and never costs a pack.
 TEST(PlanImprovementTest, APlanStaysAPlanAndSavesWhatItSays) {
+  Fingerprint plans;
   uint64_t saved_packs = 0;
   for (uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -54,9 +56,12 @@ TEST(PlanImprovementTest, APlanStaysAPlanAndSavesWhatItSays) {
     EXPECT_EQ(plan.num_packs() + saved, before);
     EXPECT_GE(plan.num_packs(), bound);
     saved_packs += saved;
+    AddPatterns(patterns, plans);
+    plans.Add(budget.remaining());
     if (HasFailure()) return;
   }
   EXPECT_GT(saved_packs, 30000);
+  EXPECT_EQ(plans.value(), 14560436321708293079U);
 }
 
 // Where there is nothing to gain, what is packed anew is kept only if it is not worse: one try at a

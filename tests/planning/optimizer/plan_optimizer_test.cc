@@ -15,6 +15,7 @@
 #include "service/algorithms/planning/optimizer/plan_receipt.h"
 #include "service/algorithms/planning/packing_problem.h"
 #include "tests/planning/exact_solver.h"
+#include "tests/planning/plan_fingerprint.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
@@ -184,6 +185,7 @@ TEST(PlanOptimizerOptimumTest, RandomWorldsOfFewSizes) {
 // Packing may reorder graphs, never lose, repeat or overfill; never more packs than first-fit
 // decreasing has.
 TEST(PlanOptimizerTest, EveryPlanPartitionsItsHistogram) {
+  Fingerprint plans;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -197,8 +199,10 @@ TEST(PlanOptimizerTest, EveryPlanPartitionsItsHistogram) {
                             OptimizePlan(histogram, limits, options));
     ExpectCertified(certified, histogram, limits, options);
     EXPECT_LE(certified.packs, FirstFitDecreasingPacks(histogram, limits));
+    AddPlan(certified, plans);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(plans.value(), 11575991969707837538U);
 }
 
 // Twice, with every kind of vector instructions, and whatever the order in which graphs came.
@@ -246,6 +250,7 @@ TEST(PlanOptimizerTest, WithoutStepsItIsFirstFitDecreasing) {
 
 // Wherever the budget ends.
 TEST(PlanOptimizerTest, SmallBudgetsNeverFail) {
+  Fingerprint plans;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -255,10 +260,12 @@ TEST(PlanOptimizerTest, SmallBudgetsNeverFail) {
       PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified,
                               OptimizePlan(histogram, limits, options));
       ExpectCertified(certified, histogram, limits, options);
+      AddPlan(certified, plans);
       if (certified.optimal() && certified.steps < steps) break;
     }
     if (HasFailure()) return;
   }
+  EXPECT_EQ(plans.value(), 16871939978268391525U);
 }
 
 TEST(PlanOptimizerTest, WhoGivesUpGetsNoPlan) {

@@ -14,6 +14,7 @@
 #include "service/algorithms/planning/size_groups.h"
 #include "tests/planning/scarce_worlds.h"
 #include "tests/planning/tuning/tuning_worlds.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
@@ -148,6 +149,7 @@ TEST_P(TuneObjectiveTest, ExactByBoundsIsExactByBruteForce) {
 
 // With steps per plan left to the search, too, and never worse than with few.
 TEST_P(TuneObjectiveTest, ResultsAreConsistent) {
+  Fingerprint answers;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -165,8 +167,11 @@ TEST_P(TuneObjectiveTest, ResultsAreConsistent) {
     EXPECT_LE(result.least_cost, result.epoch_cost);
     EXPECT_FALSE(result.reasons.empty());
     EXPECT_THAT(result.cells, IsEmpty());
+    AddResult(result, answers);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(answers.value(),
+            GetParam() == TuneObjective::kEpochCost ? 8885541679922273672U : 6805991666435707935U);
 }
 
 // Each point of the frontier is better than all that are smaller; the last is the best of all.
@@ -273,6 +278,7 @@ TEST_P(TuneObjectiveTest, SameArgumentsSameResult) {
 // Counts never fall, the incumbent never gets worse, and in the end every candidate is accounted
 // for.
 TEST_P(TuneObjectiveTest, ProgressNeverGoesBack) {
+  Fingerprint answers;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -297,6 +303,9 @@ TEST_P(TuneObjectiveTest, ProgressNeverGoesBack) {
         value = now;
       }
       reports.push_back(progress);
+      for (const uint64_t number : {progress.candidates, progress.planned, progress.excluded}) {
+        answers.Add(number);
+      }
     };
     PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
     ASSERT_GE(reports.size(), 2);
@@ -305,8 +314,11 @@ TEST_P(TuneObjectiveTest, ProgressNeverGoesBack) {
       EXPECT_EQ(reports.back().planned + reports.back().excluded, reports.back().candidates);
     }
     EXPECT_DOUBLE_EQ(ValueOf(world, result.single_shape), value);
+    AddResult(result, answers);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(answers.value(),
+            GetParam() == TuneObjective::kEpochCost ? 10797052953584165956U : 9149114763776273896U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Objectives, TuneObjectiveTest,
@@ -331,6 +343,7 @@ TuningWorld HardWorld() {
 
 TEST(LimitTunerTest, ABudgetThatEndsIsNotExactAndSaysSo) {
   const TuningWorld world = HardWorld();
+  Fingerprint answers;
   double last = 0;
   for (const uint64_t steps : {uint64_t{0}, uint64_t{1'000'000}, uint64_t{50'000'000}}) {
     TuneOptions options;
@@ -349,7 +362,9 @@ TEST(LimitTunerTest, ABudgetThatEndsIsNotExactAndSaysSo) {
       EXPECT_LE(result.epoch_cost, last);
     }
     last = result.epoch_cost;
+    AddResult(result, answers);
   }
+  EXPECT_EQ(answers.value(), 4274523951046455892U);
 }
 
 // Whenever the caller gives up, that is the answer.
@@ -577,6 +592,7 @@ TEST_F(LimitTunerErrorTest, ARareGraphHasAShapeOfItsOwnIfThereMayBeTwo) {
 // some limits is in a pack of one of the shapes, unless there are too few shapes; each shape is
 // allowed; and none takes all that an earlier one takes.
 TEST(TuneGroupsTest, EveryGraphThatFitsAloneFitsAShape) {
+  Fingerprint answers;
   int grouped = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -645,9 +661,11 @@ TEST(TuneGroupsTest, EveryGraphThatFitsAloneFitsAShape) {
     }
     // What is not told is in a pack. What is told may fit by chance.
     EXPECT_LE(missed, result->oversize ? result->oversize->num_graphs : 0);
+    AddResult(*result, answers);
     if (HasFailure()) return;
   }
   EXPECT_GT(grouped, 40);
+  EXPECT_EQ(answers.value(), 17431484238839964549U);
 }
 
 // A component without a cost takes as much as the memory leaves it.
@@ -795,6 +813,7 @@ void ExpectLaidOut(const TuningWorld& world, const TunedShape& shape) {
 
 // What padding keeps free is paid for, aligned and remembered like any row, but holds no graph.
 TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
+  Fingerprint answers;
   int compared = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -833,6 +852,7 @@ TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
         EXPECT_GE(cell.capacities[k], std::max(component.min_rows, component.reserved_rows + 1));
       }
     }
+    AddResult(result, answers);
     if (!result.exact) continue;
     ++compared;
     double best = std::numeric_limits<double>::infinity();
@@ -843,6 +863,7 @@ TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
     EXPECT_DOUBLE_EQ(result.single_shape.epoch_cost, best);
   }
   EXPECT_GT(compared, 100);
+  EXPECT_EQ(answers.value(), 3489633332231987385U);
 }
 
 // A capacity that nobody asked for is as large as the fullest pack, and as its alignment.
@@ -880,6 +901,7 @@ TEST(TuneReservedTest, WhatOnlyHasToFitThePacksIsNoLarger) {
 
 // Counts near 2^60, capacities near 2^32 and 2^64: sums stay sums.
 TEST(LimitTunerTest, HugeNumbers) {
+  Fingerprint answers;
   for (const uint64_t max_rows : {(uint64_t{1} << 32) + 1, UINT64_MAX - 1}) {
     for (const uint64_t multiple_of : {uint64_t{1}, uint64_t{4096}, uint64_t{1} << 31}) {
       for (const uint32_t shapes : {1, 3}) {
@@ -901,9 +923,11 @@ TEST(LimitTunerTest, HugeNumbers) {
         EXPECT_LE(result.epoch_cost, result.single_shape.epoch_cost);
         EXPECT_LT(result.epoch_cost, 1e260);
         for (const TunedShape& shape : result.shapes) ExpectConsistent(world, shape);
+        AddResult(result, answers);
       }
     }
   }
+  EXPECT_EQ(answers.value(), 6317223237884355720U);
 }
 
 // Budgets without end.
@@ -911,6 +935,7 @@ TEST(LimitTunerTest, HugeBudgets) {
   Random random(11);
   TuningWorld world = RandomTuningWorld(random);
   world.profile.max_distinct_shapes = 8;
+  Fingerprint answers;
   for (const uint64_t steps_per_plan : {uint64_t{0}, UINT64_MAX}) {
     TuneOptions options;
     options.steps = UINT64_MAX;
@@ -918,11 +943,14 @@ TEST(LimitTunerTest, HugeBudgets) {
     options.include_grid = true;
     PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
     ExpectTakesAll(world, result.single_shape);
+    AddResult(result, answers);
   }
+  EXPECT_EQ(answers.value(), 12045483890948159739U);
 }
 
 // Several shapes never cost more than one; they are allowed, and smaller one after the other.
 TEST(LimitTunerTest, SeveralShapesNeverCostMoreThanOne) {
+  Fingerprint answers;
   int better = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -957,9 +985,11 @@ TEST(LimitTunerTest, SeveralShapesNeverCostMoreThanOne) {
     } else {
       ++better;
     }
+    AddResult(result, answers);
     if (HasFailure()) return;
   }
   EXPECT_GT(better, 10);
+  EXPECT_EQ(answers.value(), 2616564309400219641U);
 }
 
 // A few huge graphs force a batch that the others cannot fill for lack of places.

@@ -8,10 +8,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/optimizer/budgeted_plan.h"
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/algorithms/planning/optimizer/plan_receipt.h"
+#include "service/algorithms/planning/optimizer/planner_bytes.h"
+#include "service/algorithms/planning/oversize_graphs.h"
+#include "service/algorithms/planning/size_groups.h"
 #include "service/algorithms/planning/tuning/limit_tuner.h"
 #include "service/algorithms/planning/tuning/tuning_reasons.h"
+#include "tests/planning/plan_fingerprint.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/scarce_worlds.h"
 #include "tests/planning/tuning/tuning_worlds.h"
@@ -237,50 +242,6 @@ TEST_F(TuningReasonsTest, OfGroups) {
                           "the first group by itself."));
 }
 
-void AddShape(const TunedShape& shape, Fingerprint& answers) {
-  answers.AddAll(shape.capacities);
-  answers.Add(shape.packs);
-  answers.Add(shape.lower_bound);
-  answers.AddDouble(shape.epoch_cost);
-  answers.AddDouble(shape.harmonic_mean);
-  for (const ComponentEfficiency& component : shape.components) {
-    answers.Add(component.capacity);
-    answers.Add(component.fullest_pack);
-    answers.AddDouble(component.efficiency);
-    answers.AddDouble(component.efficiency_of_fullest);
-  }
-  answers.Add(shape.batch_bytes);
-}
-
-void AddResult(const TuneResult& result, Fingerprint& answers) {
-  for (const auto* const shapes : {&result.shapes, &result.frontier}) {
-    answers.Add(shapes->size());
-    for (const TunedShape& shape : *shapes) AddShape(shape, answers);
-  }
-  AddShape(result.single_shape, answers);
-  AddShape(result.cheapest_shape, answers);
-  answers.AddDouble(result.epoch_cost);
-  answers.AddDouble(result.least_cost);
-  answers.AddDouble(result.harmonic_mean);
-  answers.Add(result.exact ? 1 : 0);
-  for (const std::string& reason : result.reasons) answers.AddAll(reason);
-  if (result.oversize) {
-    answers.Add(result.oversize->num_graphs);
-    answers.Add(result.oversize->num_apart);
-    answers.Add(result.oversize->num_shapes);
-    answers.AddAll(result.oversize->largest);
-    answers.AddAll(result.oversize->needed_rows);
-    answers.Add(result.oversize->needed_bytes);
-  }
-  answers.AddAll(result.group_graphs);
-  for (const TuneCell& cell : result.cells) {
-    answers.AddAll(cell.capacities);
-    answers.AddDouble(cell.harmonic_mean);
-    answers.AddDouble(cell.epoch_cost);
-    answers.Add(cell.planned ? 1 : 0);
-  }
-}
-
 // Same arguments, same answer, on every machine and in every build: who makes the tuner choose
 // otherwise has other numbers here.
 TEST(TuningAnswersTest, AreTheseEverywhere) {
@@ -323,25 +284,34 @@ TEST(TuningAnswersTest, AreTheseEverywhere) {
   EXPECT_EQ(several.value(), 15457657482164896673U);
 }
 
+// What is reserved before anything is planned. Who makes a planner take more has other numbers.
+TEST(PlanningBytesTest, AreTheseEverywhere) {
+  EXPECT_EQ(PlannerBytes(0, 2), uint64_t{6} << 20);
+  EXPECT_EQ(PlannerBytes(10'000, 2) - PlannerBytes(9'999, 2), 328 + 9 * 4 * 3);
+  EXPECT_EQ(PlannerBytes(100, 2), 6'581'456U);
+  EXPECT_EQ(TunerBytes(0, 2),
+            (uint64_t{16} << 20) + 4 * SizeHistogram::BytesFor(0, 2) + 2 * PlannerBytes(0, 2));
+  EXPECT_EQ(TunerBytes(100, 3), (uint64_t{16} << 20) + 4 * SizeHistogram::BytesFor(100, 3) +
+                                    100 * (24 + 2 * 8 * 4) + 2 * PlannerBytes(100, 3));
+  SizeHistogram sizes(2);
+  for (uint32_t i = 0; i < 7; ++i) EXPECT_THAT(sizes.Add({i, 2 * i}, 3), IsOk());
+  DeviceProfile profile;
+  profile.components = {{1, 100, 1, 8, 1}, {1, 200, 1, 4, 1}, {1, 0, 1, 0, 0}};
+  EXPECT_EQ(BytesToFindOversize(sizes, profile), 0U);
+  EXPECT_EQ(BytesToFindGroups(sizes, profile), 0U);
+  profile.memory_bytes = 1000;
+  EXPECT_EQ(BytesToFindOversize(sizes, profile), 1883U);
+  EXPECT_EQ(BytesToFindGroups(sizes, profile), 9142U);
+  EXPECT_EQ(OptimizerOptions::StepsFor(3), 100'006'000U);
+  EXPECT_EQ(LeastPlanSteps(sizes) - LeastPlanSteps(SizeHistogram(2)), 7 * 350U);
+  EXPECT_EQ(LeastPlanSteps(SizeHistogram(2)), 10'000U);
+}
+
 // Receipts of plans outlive a release: where a plan is no longer the same, or its receipt, the
 // planner has another version.
 TEST(TuningAnswersTest, PlansAreThoseOfTheirVersion) {
   EXPECT_EQ(kPlannerVersion, 8U);
   Fingerprint plans;
-  const auto add = [&plans](const CertifiedPlan& plan) {
-    for (const Pattern& pattern : plan.plan.patterns) {
-      for (const PatternEntry& entry : pattern.entries) {
-        plans.Add(entry.tuple);
-        plans.Add(entry.copies);
-      }
-      plans.Add(pattern.repeats);
-    }
-    plans.Add(plan.bound.packs);
-    plans.Add(static_cast<uint64_t>(plan.bound.kind));
-    plans.Add(plan.bound.component);
-    plans.Add(static_cast<uint64_t>(plan.method));
-    plans.Add(plan.steps);
-  };
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
@@ -351,11 +321,11 @@ TEST(TuningAnswersTest, PlansAreThoseOfTheirVersion) {
     options.steps = random.Below(3'000'000);
     options.seed = seed;
     PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan plan, OptimizePlan(histogram, limits, options));
-    add(plan);
+    AddPlan(plan, plans);
     options.warm_start = &plan.plan;
     options.steps = random.Below(300'000);
     PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan warm, OptimizePlan(histogram, limits, options));
-    add(warm);
+    AddPlan(warm, plans);
     plans.AddAll(PlanReceipt(histogram, limits, options));
   }
   EXPECT_EQ(plans.value(), 9469178306523647091U);

@@ -13,7 +13,9 @@
 #include "service/algorithms/histograms/size_histogram.h"
 #include "service/algorithms/planning/device_profile.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
 #include "service/algorithms/sizes/size_schema.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -157,6 +159,50 @@ inline std::vector<std::vector<uint64_t>> AllCandidates(const TuningWorld& world
     return false;
   });
   return all;
+}
+
+inline void AddShape(const TunedShape& shape, Fingerprint& answers) {
+  answers.AddAll(shape.capacities);
+  answers.Add(shape.packs);
+  answers.Add(shape.lower_bound);
+  answers.AddDouble(shape.epoch_cost);
+  answers.AddDouble(shape.harmonic_mean);
+  for (const ComponentEfficiency& component : shape.components) {
+    answers.Add(component.capacity);
+    answers.Add(component.fullest_pack);
+    answers.AddDouble(component.efficiency);
+    answers.AddDouble(component.efficiency_of_fullest);
+  }
+  answers.Add(shape.batch_bytes);
+}
+
+inline void AddResult(const TuneResult& result, Fingerprint& answers) {
+  for (const auto* const shapes : {&result.shapes, &result.frontier}) {
+    answers.Add(shapes->size());
+    for (const TunedShape& shape : *shapes) AddShape(shape, answers);
+  }
+  AddShape(result.single_shape, answers);
+  AddShape(result.cheapest_shape, answers);
+  answers.AddDouble(result.epoch_cost);
+  answers.AddDouble(result.least_cost);
+  answers.AddDouble(result.harmonic_mean);
+  answers.Add(result.exact ? 1 : 0);
+  for (const std::string& reason : result.reasons) answers.AddAll(reason);
+  if (result.oversize) {
+    answers.Add(result.oversize->num_graphs);
+    answers.Add(result.oversize->num_apart);
+    answers.Add(result.oversize->num_shapes);
+    answers.AddAll(result.oversize->largest);
+    answers.AddAll(result.oversize->needed_rows);
+    answers.Add(result.oversize->needed_bytes);
+  }
+  answers.AddAll(result.group_graphs);
+  for (const TuneCell& cell : result.cells) {
+    answers.AddAll(cell.capacities);
+    answers.AddDouble(cell.harmonic_mean);
+    answers.AddDouble(cell.epoch_cost);
+    answers.Add(cell.planned ? 1 : 0);
+  }
 }
 
 }  // namespace packhouse
