@@ -419,6 +419,8 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
     EXPECT_GE(ReadContents(data_dir_).mark, 6U);
     EXPECT_EQ(num_bytes(), bytes);
     EXPECT_EQ(ReadIdentities(data_dir_) == identities, law.key != LogFormatKey());
+    // Behind the last of the three, and no further.
+    EXPECT_EQ(ReadDamagedLogs(DeliveryFolder(data_dir_))->tail.next_number, 4U);
   }
   const std::vector<RawRecord> raw = RawRecords(data_dir_);
   for (const std::string& key : {RecordKey(9, 5), std::string("x")}) {

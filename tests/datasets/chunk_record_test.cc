@@ -107,6 +107,94 @@ TEST(ChunkRecordTest, EveryFlippedBitIsFoundOrHarmless) {
   }
 }
 
+// Numbers that cannot be are refused though all checksums are good: each field of the header, by
+// its place and what it says.
+TEST(ChunkRecordTest, NumbersThatCannotBeAreRefused) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  const GraphChunk chunk =
+      GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(2, 2, {2, 1, 1, 0}, 40).value(),
+                         {"aabbcc"}, nullptr)
+          .value();
+  const std::string sound = Record(chunk, {}, {7, 100});
+  ASSERT_EQ(sound.size(), 182U);  // 112 of header, 24 of index, 40 to the line, 6 of the column.
+  const auto parse = [](std::string bytes, size_t at, uint64_t value, size_t width) {
+    std::memcpy(bytes.data() + at, &value, width);
+    const uint32_t index_crc = Crc32c(absl::string_view(bytes).substr(112, 24));
+    std::memcpy(bytes.data() + 72, &index_crc, sizeof(index_crc));
+    const uint32_t crc = Crc32c(absl::string_view(bytes).substr(0, 108));
+    std::memcpy(bytes.data() + 108, &crc, sizeof(crc));
+    return ChunkRecordView::Parse(bytes).status();
+  };
+  struct Case {
+    size_t at;
+    uint64_t value;
+    size_t width;
+    absl::string_view what;  // Empty: nothing is wrong.
+  };
+  constexpr uint64_t kMostGraphs = kMaxChunkRecordGraphs;
+  for (const Case& each : std::vector<Case>{
+           {16, 9, 8, ""},
+           {32, 3, 8, "an index of 24 bytes for 3 graphs, 2 components and 1 tensors"},
+           {32, kMostGraphs + 1, 8,
+            "an index of 24 bytes for 16777217 graphs, 2 components and 1 tensors"},
+           {40, 1, 4, "an index of 24 bytes for 2 graphs, 1 components and 1 tensors"},
+           {40, 65, 4, "an index of 24 bytes for 2 graphs, 65 components and 1 tensors"},
+           {44, 2, 4, "an index of 24 bytes for 2 graphs, 2 components and 2 tensors"},
+           {44, 257, 4, "an index of 24 bytes for 2 graphs, 2 components and 257 tensors"},
+           {12, 1, 4, "an index of 24 bytes for 2 graphs, 2 components and 1 tensors"},
+           {12, 2, 4, "an index of 24 bytes for 2 graphs, 2 components and 1 tensors"},
+           {48, UINT64_MAX - 1, 8, ""},
+           {48, UINT64_MAX, 8, "2 graphs numbered from 18446744073709551615"},
+           {64, 183, 8, "a record of 183 bytes with an index of 24, there are 182"},
+           {64, 111, 8, "a record of 111 bytes with an index of 24, there are 182"},
+           {64, 135, 8, "a record of 135 bytes with an index of 24, there are 182"},
+           {64, 181, 8, "column 0 of 6 bytes does not fit the record's 181"},
+           {64, 175, 8, "column 0 of 6 bytes does not fit the record's 175"},
+           {128, 7, 8, "column 0 of 7 bytes does not fit the record's 182"},
+           {128, 5, 8, "its columns end at 181, the record at 182"},
+           {56, 71, 8, "a record of 182 bytes with an index of 71, there are 182"},
+       }) {
+    EXPECT_EQ(parse(sound, each.at, each.value, each.width),
+              each.what.empty() ? absl::OkStatus()
+                                : absl::DataLossError(absl::StrCat("stored chunk: ", each.what)))
+        << each.at << " " << each.value;
+  }
+  EXPECT_EQ(ChunkRecordView::Parse(sound.substr(0, 111)).status(),
+            absl::DataLossError("stored chunk: 111 bytes, the header alone has 112"));
+}
+
+// As many graphs as a record may have, and not one more.
+TEST(ChunkRecordTest, ARecordIsBounded) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::Create({}).value(), {}).value();
+  const auto encode = [&](uint64_t num_graphs) {
+    const auto chunk =
+        GraphChunk::OfSizes(&schema, SizeTable::WithConsecutiveIds(num_graphs, 0, {}, 0).value());
+    return EncodedChunk::Create(&chunk, {}).status();
+  };
+  EXPECT_THAT(encode(kMaxChunkRecordGraphs), IsOk());
+  EXPECT_EQ(encode(kMaxChunkRecordGraphs + 1),
+            absl::InvalidArgumentError("chunk: 16777217 graphs, at most 16777216"));
+}
+
+// Any id may be the producer's, the largest too, alone or after those before it.
+TEST(ChunkRecordTest, TheLargestIdsComeBack) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::Create({}).value(), {}).value();
+  for (const std::vector<uint64_t>& ids : {std::vector<uint64_t>{UINT64_MAX},
+                                           {UINT64_MAX - 1, UINT64_MAX},
+                                           {UINT64_MAX - 2},
+                                           {UINT64_MAX, 0}}) {
+    const auto chunk =
+        GraphChunk::OfSizes(&schema, SizeTable::WithIds(ids.size(), 0, {}, ids).value());
+    const std::string bytes = Record(chunk, {}, {1, 0});
+    PH_ASSERT_OK_AND_ASSIGN(const ChunkRecordView view, ChunkRecordView::Parse(bytes));
+    PH_ASSERT_OK_AND_ASSIGN(const GraphChunk read, view.ToChunk(&schema, nullptr));
+    ASSERT_EQ(read.num_graphs(), ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(read.sizes().graph_id(i), ids[i]);
+  }
+}
+
 // Sound by itself, and not of this data set: as damaged as any other, whatever differs.
 TEST(ChunkRecordTest, ARecordOfAnotherSchemaIsDamaged) {
   const TensorSpec x = {"x", DType::kInt16, {}, 0, {}, {}};
@@ -320,6 +408,7 @@ TEST(StoredValuesTest, ARunIsReadAsItIsWrittenOrNotAtAll) {
   SizeHistogram sum(2);
   EXPECT_THAT(AddRun(run + std::string("\xa0\x01\x01", 3), sum), is_lost);
   EXPECT_THAT(AddRun(run.substr(0, run.size() - 1), sum), is_lost);
+  EXPECT_THAT(AddRun(run + run, sum), is_lost);  // The same fields twice.
   ASSERT_THAT(AddRun(run, sum), IsOk());
   EXPECT_FALSE(AddRun(run, sum).ok());
 }
@@ -338,6 +427,53 @@ TEST(PreparedAppendTest, TotalsDoNotWrapAround) {
   EXPECT_THAT(AddToTotals(append, totals),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("component 1 ")));
   EXPECT_THAT(totals, ElementsAre(17, UINT64_MAX));
+}
+
+// Each refusal by its whole message.
+TEST(PreparedAppendTest, RefusalsSayWhatIsAndWhatShouldBe) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  const SizeTable sizes = SizeTable::WithConsecutiveIds(2, 2, {3, 0, 4, 1}, 70).value();
+  const auto chunk = GraphChunk::OfSizes(&schema, sizes);
+  const std::optional<ProducerSequence> none;
+  const std::vector<uint64_t> groups = {1, 2};
+  StoredDefinition definition;
+  definition.schema = EncodeSchema(schema);
+  const auto fits = [&](absl::Span<const uint64_t> of_graphs) {
+    return CheckFitsDefinition(PrepareAppend({"set", 0}, chunk, of_graphs, none).value(),
+                               definition);
+  };
+  EXPECT_THAT(fits({}), IsOk());
+  EXPECT_EQ(fits(groups), absl::InvalidArgumentError("data set 'set' was created without group "
+                                                     "ids, the chunk has them"));
+  definition.options.grouped = true;
+  EXPECT_THAT(fits(groups), IsOk());
+  EXPECT_EQ(fits({}), absl::InvalidArgumentError(
+                          "data set 'set' was created with group ids, the chunk has none"));
+  definition.options.max_counts = {3, 1};
+  EXPECT_EQ(fits(groups), absl::OutOfRangeError("data set 'set': graph 71 has 4 nodes, at most 3"));
+  definition.options.max_counts = {4, 0};
+  EXPECT_THAT(fits(groups), IsOk());
+  definition.schema = EncodeSchema(GraphSchema::Create(SizeSchema::Create({}).value(), {}).value());
+  EXPECT_EQ(fits(groups), absl::FailedPreconditionError(
+                              "data set 'set': components [nodes, edges], it was created with []"));
+  definition.schema = "x";
+  EXPECT_THAT(fits(groups), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("schema")));
+  EXPECT_EQ(TooManyProducers("set", 7, false),
+            absl::ResourceExhaustedError("data set 'set': there are 7 producers, at most 4096"));
+  EXPECT_EQ(TooManyProducers("set", 7, true),
+            absl::ResourceExhaustedError(
+                "data set 'set': there are 7 producers whose names were made up for one call and "
+                "whose time for retries is not over, at most 65536"));
+  // Where ids are counted, a chunk is the same wherever they begin.
+  const auto later =
+      GraphChunk::OfSizes(&schema, SizeTable::WithConsecutiveIds(2, 2, {3, 0, 4, 1}, 71).value());
+  for (const bool counts_ids : {false, true}) {
+    std::optional<ProducerSequence> producer = ProducerSequence{"p", 1};
+    producer->counts_ids = counts_ids;
+    EXPECT_EQ(PrepareAppend({"set", 0}, chunk, {}, producer)->digest ==
+                  PrepareAppend({"set", 0}, later, {}, producer)->digest,
+              counts_ids);
+  }
 }
 
 TEST(PreparedAppendTest, AQuotaIsTakenToTheLastByte) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
 #include "service/stores/datasets/forwarding_dataset_store.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
@@ -229,37 +230,110 @@ TEST_F(DatasetCopyTest, AppendsOfOthersAreNoticed) {
   }
 }
 
-// A store whose calls fail from the given one on.
-class UnwillingStore final : public ForwardingDatasetStore {
- public:
-  using ForwardingDatasetStore::ForwardingDatasetStore;
-  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
-    if (refuses_get) return absl::UnavailableError("get");
-    return store()->Get(name);
+// Calls of stores, of which one is refused, by its number and name.
+struct Calls {
+  absl::Status Next(absl::string_view name) {
+    const bool is_refused = names.size() == refused;
+    names.emplace_back(name);
+    return is_refused ? absl::UnavailableError(absl::StrCat(refused, " ", name)) : absl::OkStatus();
   }
-  absl::StatusOr<DatasetInfo> Seal(const Target& target) override {
-    if (refuses_seal) return absl::UnavailableError("seal");
-    return store()->Seal(target);
-  }
-  bool refuses_get = false;
-  bool refuses_seal = false;
+  std::vector<std::string> names;
+  size_t refused = SIZE_MAX;
 };
 
-TEST_F(DatasetCopyTest, ErrorsOfTheOtherStoreAreTold) {
+class RefusingStore final : public ForwardingDatasetStore {
+ public:
+  RefusingStore(DatasetStore* store, Calls* calls) : ForwardingDatasetStore(store), calls_(calls) {}
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override {
+    PH_RETURN_IF_ERROR(calls_->Next("create"));
+    return store()->Create(name, schema, options);
+  }
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override {
+    PH_RETURN_IF_ERROR(calls_->Next("append"));
+    return store()->AppendTo(target, chunk, group_ids, producer);
+  }
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    PH_RETURN_IF_ERROR(calls_->Next("get"));
+    return store()->Get(name);
+  }
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
+    PH_RETURN_IF_ERROR(calls_->Next("histogram"));
+    return store()->GetHistogram(name);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override {
+    PH_RETURN_IF_ERROR(calls_->Next("seal"));
+    return store()->Seal(target);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    PH_RETURN_IF_ERROR(calls_->Next("open"));
+    PH_ASSIGN_OR_RETURN(auto reader, store()->OpenReader(name));
+    return std::make_shared<const Reader>(std::move(reader), calls_);
+  }
+
+ private:
+  class Reader final : public DatasetReader {
+   public:
+    Reader(std::shared_ptr<const DatasetReader> reader, Calls* calls)
+        : reader_(std::move(reader)), calls_(calls) {
+      if (const absl::Status bad = calls->Next("unreadable"); !bad.ok()) {
+        unreadable_.push_back({0, 0, 1, bad});
+      }
+    }
+    const DatasetInfo& info() const override { return reader_->info(); }
+    const SizeHistogram& histogram() const override { return reader_->histogram(); }
+    absl::Span<const uint32_t> counts() const override { return reader_->counts(); }
+    absl::Span<const uint64_t> graph_ids() const override { return reader_->graph_ids(); }
+    absl::Span<const uint64_t> group_ids() const override { return reader_->group_ids(); }
+    absl::Span<const DamagedRecord> unreadable() const override { return unreadable_; }
+    absl::StatusOr<StoredGraph> Graph(size_t i) const override {
+      PH_RETURN_IF_ERROR(calls_->Next("graph"));
+      return reader_->Graph(i);
+    }
+    absl::Status CheckIntact() const override { return calls_->Next("intact"); }
+
+   private:
+    const std::shared_ptr<const DatasetReader> reader_;
+    Calls* const calls_;
+    std::vector<DamagedRecord> unreadable_;
+  };
+
+  Calls* const calls_;
+};
+
+// Whichever call is refused, that is the answer; what was copied by then is not copied again.
+TEST_F(DatasetCopyTest, EachErrorOfAStoreIsTold) {
   ASSERT_THAT(embedded_->Seal("set"), IsOk());
-  MemoryDatasetStore other(uint64_t{1} << 30);
-  UnwillingStore refusing(&other);
-  refusing.refuses_get = true;
-  EXPECT_THAT(CopyDataset(*embedded_, refusing, "set", GoOn),
-              StatusIs(absl::StatusCode::kUnavailable, "get"));
-  refusing.refuses_get = false;
-  refusing.refuses_seal = true;
-  EXPECT_THAT(CopyDataset(*embedded_, refusing, "set", GoOn),
-              StatusIs(absl::StatusCode::kUnavailable, "seal"));
-  refusing.refuses_seal = false;
-  PH_ASSERT_OK_AND_ASSIGN(const DatasetCopy rest, CopyDataset(*embedded_, refusing, "set", GoOn));
-  EXPECT_EQ(rest.num_old_records, kRecords);
-  EXPECT_EQ(rest.num_graphs, embedded_->Get("set")->num_graphs);
+  Calls calls;
+  RefusingStore from(embedded_.get(), &calls);
+  for (size_t refused = 0;; ++refused) {
+    SCOPED_TRACE(refused);
+    MemoryDatasetStore copy(uint64_t{1} << 30);
+    RefusingStore to(&copy, &calls);
+    calls = {{}, refused};
+    const absl::Status copied = CopyDataset(from, to, "set", GoOn).status();
+    if (calls.names.size() <= refused) {
+      EXPECT_THAT(copied, IsOk());
+      break;
+    }
+    EXPECT_EQ(copied, absl::UnavailableError(absl::StrCat(refused, " ", calls.names.back())));
+    EXPECT_EQ(calls.names.size(), refused + 1);
+    const auto there = copy.Get("set");
+    EXPECT_TRUE(!there.ok() || there->state == DatasetState::kOpen);
+    PH_ASSERT_OK_AND_ASSIGN(const DatasetCopy rest, CopyDataset(*embedded_, copy, "set", GoOn));
+    EXPECT_EQ(rest.num_old_records, there.ok() ? there->num_records : 0);
+    EXPECT_EQ(rest.num_records, kRecords);
+    EXPECT_EQ(rest.num_graphs, embedded_->Get("set")->num_graphs);
+  }
+  std::vector<std::string> expected = {"open", "unreadable", "get", "create", "histogram"};
+  for (size_t i = 0; i < kRecords; ++i) {
+    expected.insert(expected.end(), {"graph", "intact", "append"});
+  }
+  expected.insert(expected.end(), {"get", "histogram", "seal"});
+  EXPECT_EQ(calls.names, expected);
 }
 
 }  // namespace

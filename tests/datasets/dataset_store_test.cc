@@ -83,7 +83,7 @@ class QuotaWorld final : public StoreWorld {
   const QuotasOf quotas_of_ = [](absl::string_view /*where*/) {
     Quotas quotas;
     quotas.disk_bytes = uint64_t{1} << 40;
-    quotas.datasets = 1000;
+    quotas.datasets = 2000;
     return quotas;
   };
   DiskQuota disk_{quotas_of_};
@@ -479,6 +479,21 @@ TEST_P(DatasetStoreTest, AnotherSchemaIsNamed) {
   refuse(make(SizeSchema::NodesAndEdges(), tensors), "2 tensors");
 }
 
+TEST(CheckSameSchemaTest, SaysHowATensorWasCreated) {
+  TensorSpec x = {"x", DType::kInt16, {2}, 0, {}, {}, Layout::kRowsLast};
+  const auto schema = [](const TensorSpec& tensor) {
+    return GraphSchema::Create(SizeSchema::NodesAndEdges(), {tensor}).value();
+  };
+  const GraphSchema stored = schema(x);
+  EXPECT_THAT(CheckSameSchema("set", stored, stored), IsOk());
+  x.layout = Layout::kRowsFirst;
+  const std::string was = "data set 'set': tensor 0, 'x', is not as it was created: ";
+  EXPECT_EQ(CheckSameSchema("set", stored, schema(x)),
+            absl::FailedPreconditionError(was + "'x', int16 [2] along nodes, rows last"));
+  EXPECT_EQ(CheckSameSchema("set", schema(x), stored),
+            absl::FailedPreconditionError(was + "'x', int16 [2] along nodes"));
+}
+
 TEST_P(DatasetStoreTest, VersionsTellDataSetsApart) {
   PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo created, store().Create("set", schema_, {}));
   EXPECT_EQ(created.state, DatasetState::kOpen);
@@ -548,6 +563,24 @@ TEST_P(DatasetStoreTest, PagesAreOrderedAndComplete) {
   ASSERT_EQ(rest.datasets.size(), names.size() - 5);
   EXPECT_EQ(rest.datasets.front().name, names[5]);
   EXPECT_THAT(store().List(1, "not a name"), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+// As many as are asked for, a hundred if no number is, and a thousand at most.
+TEST_P(DatasetStoreTest, APageIsBounded) {
+  if (world_->Seeds(10) < 10) GTEST_SKIP() << "a thousand calls";
+  for (int i = 1000; i <= 2000; ++i) {
+    ASSERT_THAT(store().Create(absl::StrCat("set", i), schema_, {}), IsOk());
+  }
+  for (const auto& [asked, listed] : std::vector<std::pair<size_t, size_t>>{
+           {0, 100}, {1, 1}, {1000, 1000}, {1001, 1000}, {SIZE_MAX, 1000}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const DatasetList page, store().List(asked, ""));
+    EXPECT_EQ(page.datasets.size(), listed);
+    EXPECT_EQ(page.next_page_token, absl::StrCat("set", 999 + listed));
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetList last, store().List(0, "set1999"));
+  ASSERT_EQ(last.datasets.size(), 1U);
+  EXPECT_EQ(last.datasets[0].name, "set2000");
+  EXPECT_EQ(last.next_page_token, "");
 }
 
 // Quota: of a data set and of all, and space that deletion gives back.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -93,6 +94,37 @@ TEST_F(QuotaDatasetStoreTest, SharesTheDiskWithOtherStores) {
   const auto all = store_.CountAll();
   EXPECT_EQ(all->at("a").datasets, 2);
   EXPECT_EQ(all->at("a").bytes, inner_.Get("a/1")->num_bytes + inner_.Get("a/2")->num_bytes);
+}
+
+// All pages of the list count, and where it cannot be read nothing is let in.
+TEST_F(QuotaDatasetStoreTest, ALongListIsCountedToItsEnd) {
+  for (int i = 0; i < 1001; ++i) {
+    ASSERT_THAT(inner_.Create(absl::StrCat("set", i), schema_, {}), IsOk());
+  }
+  quotas_["default"].datasets = 1002;
+  EXPECT_THAT(Create("a/1"), IsOk());
+  EXPECT_THAT(Create("x"), IsOk());
+  EXPECT_EQ(Create("y"), absl::ResourceExhaustedError("namespace 'default': the quota 'datasets' "
+                                                      "is 1002, it would become 1003"));
+  EXPECT_EQ(store_.CountAll()->at("default").datasets, 1002);
+
+  class Unlisted final : public ForwardingDatasetStore {
+   public:
+    using ForwardingDatasetStore::ForwardingDatasetStore;
+    absl::StatusOr<DatasetList> List(size_t, absl::string_view) const override {
+      return absl::UnavailableError("no list");
+    }
+  };
+  Unlisted unlisted(&inner_);
+  DiskQuota disk(quotas_of_);
+  QuotaDatasetStore store(&unlisted, quotas_of_, &disk);
+  const absl::Status no_list = absl::UnavailableError("no list");
+  EXPECT_EQ(store.Create("y", schema_, {}).status(), no_list);
+  EXPECT_EQ(store.CountAll().status(), no_list);
+  quotas_["default"].disk_bytes = uint64_t{1} << 30;
+  Random random(1);
+  EXPECT_EQ(store.Append("x", RandomChunk(random, &schema_, 3, 9, 0), {}, std::nullopt).status(),
+            no_list);
 }
 
 // Of each graph count its tensors, its id and its sizes.

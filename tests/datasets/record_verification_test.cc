@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/stores/datasets/record_dataset_reader.h"
 #include "service/stores/datasets/store_check.h"
 #include "tests/support/status_matchers.h"
@@ -304,6 +305,76 @@ TEST(StoredDatasetTest, ARecordIsWhatItShouldBe) {
   }
 }
 
+// Bytes that are not what they were, or not what the schema says: a reader and a check say the
+// same.
+TEST(StoredDatasetTest, WhatIsWrongWithARecordIsSaid) {
+  const auto schema = Schema(false);
+  PH_ASSERT_OK_AND_ASSIGN(const SizeTable sizes, SizeTable::WithConsecutiveIds(1, 2, {2, 1}, 0));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk,
+                          GraphChunk::Create(schema.get(), sizes, {"1234"}, nullptr));
+  PH_ASSERT_OK_AND_ASSIGN(const EncodedChunk encoded, EncodedChunk::Create(&chunk, {}));
+  std::string bytes(encoded.num_bytes(), '\0');
+  encoded.WriteTo(bytes.data(), {7, 0});
+  const auto expect = [&](const std::shared_ptr<const GraphSchema>& as, const std::string& what) {
+    StoredDataset dataset;
+    dataset.id = 7;
+    dataset.info.name = "set";
+    dataset.info.schema = as;
+    dataset.info.num_graphs = 1;
+    dataset.Add(0, bytes);
+    dataset.End();
+    const RecordDatasetReader reader(
+        dataset, std::nullopt, [] { return absl::OkStatus(); }, nullptr);
+    const absl::Status expected =
+        absl::DataLossError(absl::StrCat("data set 'set': record 0 (graphs [0, 1)): ", what));
+    EXPECT_EQ(reader.Graph(0).status(), expected);
+    EXPECT_EQ(reader.Graph(0).status(), expected);
+    RecordVerification verification(&dataset, 1, [](const VerifyProgress&) { return true; });
+    EXPECT_THAT(verification.Check(dataset.records[0], bytes.size()), IsOk());
+    const VerifyReport report = verification.Finish(SizeHistogram(2), {2, 1});
+    ASSERT_THAT(report.damaged, SizeIs(1));
+    EXPECT_EQ(report.damaged[0].status, expected);
+  };
+  TensorSpec wide = schema->tensors()[0];
+  wide.dtype = DType::kInt64;
+  expect(std::make_shared<const GraphSchema>(
+             GraphSchema::Create(SizeSchema::NodesAndEdges(), {wide}).value()),
+         "stored chunk: chunk: tensor 'source' has 4 bytes, its 1 graphs have 1 rows of 8 bytes");
+  bytes.back() = '5';
+  expect(schema, absl::StrCat("stored chunk: the tensors have checksum ", Crc32c("1235"),
+                              ", stored is ", Crc32c("1234")));
+}
+
+// Where a record cannot be read there are zeros, also for the groups.
+TEST(StoredDatasetTest, ARecordThatIsLostKeepsItsPlaceAmongGroups) {
+  const auto schema = Schema(false);
+  const std::string last = RecordOf(*schema, 2, 1, true);
+  StoredDataset dataset;
+  dataset.id = 7;
+  dataset.info.name = "set";
+  dataset.info.schema = schema;
+  dataset.info.options.grouped = true;
+  dataset.info.num_graphs = 4;
+  dataset.Add(0, "bad");
+  dataset.Add(2, last);
+  dataset.End();
+  const RecordDatasetReader reader(
+      dataset, std::nullopt, [] { return absl::OkStatus(); }, nullptr);
+  EXPECT_THAT(reader.group_ids(), SizeIs(4));
+  EXPECT_THAT(reader.graph_ids(), ElementsAre(0, 0, 102, 0));
+  EXPECT_THAT(reader.counts(), ElementsAre(0, 0, 0, 0, 1, 0, 0, 0));
+  ASSERT_THAT(reader.unreadable(), SizeIs(2));
+  EXPECT_EQ(reader.unreadable()[1].record, 2U);
+  EXPECT_EQ(reader.unreadable()[1].first_graph, 3U);
+  EXPECT_EQ(reader.Graph(4).status(),
+            absl::OutOfRangeError("data set 'set': graph 4, there are 4"));
+  EXPECT_THAT(reader.Graph(2), IsOk());
+  SizeHistogram counted(2);
+  EXPECT_THAT(counted.Add({{0, 0}}, 3), IsOk());
+  EXPECT_THAT(counted.Add({{1, 0}}), IsOk());
+  EXPECT_TRUE(reader.histogram() == counted);
+}
+
 // Chunks and their readers say that the file is lost.
 TEST(StoredDatasetTest, ChunksSayWhatIsLost) {
   const auto schema = Schema(false);
@@ -333,6 +404,9 @@ TEST(StoredDatasetTest, ChunksSayWhatIsLost) {
   EXPECT_EQ(reader->unreadable()[0].first_graph, 2U);
   EXPECT_EQ(reader->unreadable()[0].num_graphs, 3U);
   EXPECT_THAT(reader->graph_ids(), ElementsAre(100, 101, 0, 0, 0));
+  SizeHistogram other(3);
+  EXPECT_EQ(chunks.AddSizes(0, other),
+            absl::InvalidArgumentError("histogram: 2 components, expected 3"));
   state = absl::DataLossError("the file");
   EXPECT_THAT(chunks.AddSizes(0, sizes), StatusIs(absl::StatusCode::kDataLoss, "the file"));
   EXPECT_THAT(chunks.Open({0}), StatusIs(absl::StatusCode::kDataLoss, "the file"));

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
+#include "service/stores/datasets/fixed_dataset_store.h"
 #include "service/stores/datasets/forwarding_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/datasets/stored_files.h"
@@ -204,6 +206,62 @@ TEST_F(RetainedDatasetsTest, EachReaderCounts) {
   }
 }
 
+// What a reader that is gone had read is still to be counted when the next one comes.
+TEST_F(RetainedDatasetsTest, AReaderThatIsGoneIsNotForgotten) {
+  for (const std::string name : {"a", "b"}) {
+    Create(name);
+    Append(name);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, datasets_->OpenReader("a"));
+  // So soon that the uses are not yet counted for the file.
+  now_ += absl::Minutes(5);
+  EXPECT_THAT(reader->Graph(0), IsOk());
+  reader = nullptr;
+  EXPECT_THAT(datasets_->OpenReader("b"), IsOk());
+  EXPECT_THAT(SweepAfter(absl::Hours(8) - absl::Minutes(4)), IsEmpty());
+}
+
+// Errors of the store are its callers'.
+TEST_F(RetainedDatasetsTest, WhatTheStoreRefusesIsTold) {
+  const auto is_none = StatusIs(absl::StatusCode::kNotFound, _);
+  EXPECT_THAT(datasets_->Delete("none"), is_none);
+  EXPECT_THAT(datasets_->OpenReader("none"), is_none);
+  EXPECT_THAT(datasets_->OpenChunks("none"), is_none);
+  Create("a");
+  Append("a");
+  ASSERT_THAT(datasets_->Seal("a"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, datasets_->OpenChunks("a"));
+  store_.before_open_chunks = [] { return absl::UnavailableError("not now"); };
+  EXPECT_THAT(chunks->Open({0}), StatusIs(absl::StatusCode::kUnavailable, "not now"));
+  EXPECT_EQ(store_.DatasetStore::OpenChunks("a").status(),
+            absl::UnimplementedError("data set 'a': this store reads data sets only as a whole"));
+}
+
+// Without a file nothing is remembered, and that is no error.
+TEST_F(RetainedDatasetsTest, WithoutAFileItIsKnownWhileTheServerRuns) {
+  RetainedDatasets datasets(&store_, "", *ParseRetention("8h"), [this] { return now_; });
+  ASSERT_THAT(datasets.Create("a", schema_, {}), IsOk());
+  EXPECT_THAT(datasets.Save(), IsOk());
+  now_ += absl::Hours(8);
+  std::vector<Expired> expired;
+  EXPECT_THAT(datasets.Sweep(expired), IsOk());
+  EXPECT_THAT(expired, testing::SizeIs(1));
+}
+
+TEST_F(RetainedDatasetsTest, FixedDataSetsDoNotChange) {
+  Create("a");
+  Append("a");
+  FixedDatasetStore fixed(&store_, "they are a copy");
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition, "they are a copy");
+  Random random(1);
+  EXPECT_THAT(fixed.Create("b", schema_, {}), refused);
+  EXPECT_THAT(fixed.Append("a", RandomChunk(random, &schema_, 3, 9, 0), {}, std::nullopt), refused);
+  EXPECT_THAT(fixed.Seal("a"), refused);
+  EXPECT_THAT(fixed.Delete("a"), refused);
+  EXPECT_EQ(fixed.Get("a")->num_graphs, 3U);
+  EXPECT_EQ(store_.List(0, "")->datasets.size(), 1U);
+}
+
 TEST_F(RetainedDatasetsTest, NamespacesHaveTheirOwn) {
   Create("kept/a");
   Create("other/a");
@@ -251,6 +309,13 @@ TEST_F(RetainedDatasetsTest, ALostFileCostsNoDataSet) {
     WriteFile(File(), damaged);
     Restart(absl::ZeroDuration());
     EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty()) << i;
+  }
+  // Whole, and yet none: of another title, or without a time.
+  for (const std::string text :
+       {"packhouse last uses 2\n28800 a\n", "packhouse last uses 1\nlong a\n"}) {
+    WriteFile(File(), absl::StrCat(text, "end ", absl::Hex(Crc32c(text), absl::kZeroPad8), "\n"));
+    Restart(absl::ZeroDuration());
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty()) << text;
   }
   // It counts as used when the server began.
   EXPECT_THAT(SweepAfter(absl::Hours(1)), ElementsAre("a"));

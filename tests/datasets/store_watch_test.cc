@@ -1,5 +1,8 @@
 #include "service/stores/datasets/store_watch.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -10,8 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/lmdb/datasets_cut.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "tests/datasets/stored_files.h"
 #include "tests/ledger/lmdb/one_log.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/recorded_log.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
@@ -125,6 +131,90 @@ TEST_F(StoreWatchTest, AStoreTriesOnDemand) {
   EXPECT_THAT(watch_.failure(), IsOk());
   EXPECT_THAT(log->ReadAll().value(), ElementsAre("a"));
   EXPECT_EQ(log->num_records(), 1);
+}
+
+// Any page of a tree goes bad while the store is open: each call is told, or what it answers is
+// right, and never a part of it.
+TEST(LmdbDatasetStorePagesTest, APageThatGoesBadIsToldOrNotNeeded) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  LmdbDatasetStore::Options options;
+  options.folder = folder.path();
+  options.max_bytes = uint64_t{1} << 28;
+  const auto chunk_of = [&](uint64_t seed) {
+    Random random(seed);
+    return RandomChunk(random, &schema, 3, 9, seed);
+  };
+  constexpr uint64_t kRecords = 60;
+  const auto name_of = [](int i) { return absl::StrCat(std::string(100, 'd'), "/", 100 + i); };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, LmdbDatasetStore::Open(options));
+    for (int i = 0; i < 60; ++i) ASSERT_THAT(store->Create(name_of(i), schema, {}), IsOk());
+    for (uint64_t i = 1; i <= kRecords; ++i) {
+      const ProducerSequence producer = {absl::StrCat(std::string(60, 'p'), i), 1};
+      ASSERT_THAT(store->Append(name_of(7), chunk_of(i), {}, producer), IsOk());
+    }
+  }
+  const std::string sound = ReadFile(DataFile(folder.path()));
+  const std::string zeros(kPage, '\0');
+  size_t num_told = 0;
+  for (const size_t page : TreePages(sound)) {
+    if (page < 2) continue;
+    SCOPED_TRACE(page);
+    WriteFile(DataFile(folder.path()), sound);
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, LmdbDatasetStore::Open(options));
+    const int fd = ::open(DataFile(folder.path()).c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_EQ(::pwrite(fd, zeros.data(), kPage, static_cast<off_t>(page * kPage)),
+              static_cast<ssize_t>(kPage));
+    ::close(fd);
+    const auto is_right = [&](const absl::Status& status) {
+      // A transaction that came to a bad page reads nothing more: MDB_BAD_TXN.
+      EXPECT_TRUE(status.ok() || absl::IsDataLoss(status) || absl::IsInternal(status)) << status;
+      num_told += status.ok() ? 0 : 1;
+      return status.ok();
+    };
+    if (const auto list = store->List(0, ""); is_right(list.status())) {
+      EXPECT_EQ(list->datasets.size(), 60U);
+    }
+    const std::string name = name_of(7);
+    if (const auto info = store->Get(name); is_right(info.status())) {
+      EXPECT_EQ(info->num_records, kRecords);
+    }
+    if (const auto sizes = store->GetHistogram(name); is_right(sizes.status())) {
+      EXPECT_EQ(sizes->num_graphs(), 3 * kRecords);
+    }
+    if (const auto report = store->Verify(name, [](const VerifyProgress&) { return true; });
+        is_right(report.status()) && report->ok()) {
+      EXPECT_EQ(report->num_records, kRecords);
+    }
+    if (const auto reader = store->OpenReader(name); is_right(reader.status())) {
+      EXPECT_EQ((*reader)->num_graphs(), 3 * kRecords);
+      EXPECT_THAT((*reader)->unreadable(), IsEmpty());
+    }
+    uint64_t num_values = 0;
+    const auto count = [&](absl::string_view, absl::string_view) {
+      ++num_values;
+      return absl::OkStatus();
+    };
+    if (const auto cut = store->TakeCut(count); is_right(cut.status())) {
+      // The format, 60 names and states, and the runs and producers of the one.
+      EXPECT_EQ(num_values, 1 + 60 + 60 + kRecords + kRecords);
+    }
+    for (const int i : {7, 8}) {
+      const ProducerSequence again = {absl::StrCat(std::string(60, 'p'), 30), 1};
+      const auto appended = store->Append(name_of(i), chunk_of(30), {}, again);
+      if (is_right(appended.status())) {
+        EXPECT_EQ(appended->is_repetition, i == 7);
+      }
+    }
+    if (const auto sealed = store->Seal(name); is_right(sealed.status())) {
+      EXPECT_EQ(sealed->num_records, kRecords);
+    }
+    is_right(store->Delete(name_of(9)));
+  }
+  EXPECT_GT(num_told, 20U);
 }
 
 // A disk that is full, until somebody makes room.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,6 @@
 namespace packhouse {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 template <typename T>
@@ -278,8 +278,52 @@ TEST(GraphCuttingTest, AHostileGraphIsGivenUpWithinItsBounds) {
   std::vector<std::pair<int32_t, int32_t>> star;
   for (int32_t i = 1; i < 60'000; ++i) star.emplace_back(i, 0);
   const GraphChunk chunk = ChunkOf(whole, PlainGraph(60'000, star), 5);
-  EXPECT_THAT(CutGraph(schema, chunk, 0, {2, 1}).status(),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("too many steps")));
+  EXPECT_EQ(CutGraph(schema, chunk, 0, {2, 1}).status(),
+            absl::OutOfRangeError("the graph has 119999 rows and 119998 indices; cutting it takes "
+                                  "too many steps"));
+}
+
+// Rows that all point at the same ones, of which no piece has more than one.
+TEST(GraphCuttingTest, PiecesRepeatNoMoreThanTheirBound) {
+  constexpr int32_t kNodes = 50;
+  constexpr int32_t kEdges = 1500;
+  const GraphSchema whole = GraphSchema::Create(SizeSchema::Create({"nodes", "edges"}).value(),
+                                                {Tensor("all", DType::kInt32, 1, 0, {kNodes})})
+                                .value();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  Built built;
+  built.counts = {kNodes, kEdges};
+  built.columns.resize(1);
+  for (int32_t i = 0; i < kNodes * kEdges; ++i) Put(built.columns[0], i % kNodes);
+  EXPECT_EQ(CutGraph(schema, ChunkOf(whole, built, 5), 0, {kNodes, 1}).status(),
+            absl::OutOfRangeError("the graph has 1550 rows and 75000 indices; its pieces would "
+                                  "repeat its rows too often"));
+}
+
+// Several lengths a row: their steps lie one after the other.
+TEST(GraphCuttingTest, StepsGoWithTheRowsThatTheyAreOf) {
+  const GraphSchema whole =
+      GraphSchema::Create(
+          SizeSchema::Create({"a", "f"}).value(),
+          {Tensor("f.d1", DType::kInt32, 0, std::nullopt, {2}), Tensor("f", DType::kUint8, 1)})
+          .value();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  Built built;
+  built.counts = {3, 6};
+  built.columns.resize(2);
+  for (const int32_t length : {1, 0, 2, 1, 0, 2}) Put(built.columns[0], length);
+  built.columns[1] = "abcdef";
+  const GraphChunk chunk = ChunkOf(whole, built, 5);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk pieces,
+      CutOversizeGraphs(schema, chunk, {1, 6}, [](uint64_t) { return absl::OkStatus(); }));
+  ASSERT_EQ(pieces.num_graphs(), 3);
+  for (size_t p = 0; p < 3; ++p) {
+    EXPECT_EQ(pieces.rows(p, 0), built.columns[0].substr(8 * p, 8));
+    EXPECT_EQ(pieces.rows(p, 1), std::vector<std::string>({"a", "bcd", "ef"})[p]);
+  }
+  EXPECT_EQ(CutGraph(schema, chunk, 0, {1, 2}).status(),
+            absl::OutOfRangeError("row 1 of 'a' needs 3 of 'f', at most 2"));
 }
 
 // What pieces take beyond the chunk is asked for before it is taken.
@@ -344,11 +388,12 @@ TEST(GraphCuttingTest, LengthsThatAreNoneAreRefused) {
 TEST(GraphCuttingTest, NamesWhatDoesNotFit) {
   const GraphSchema whole = PlainSchema();
   PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
-  const GraphChunk chunk = ChunkOf(whole, PlainGraph(3, {{0, 1}, {1, 2}}), 5);
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(3, {{0, 0}, {0, 1}, {1, 2}}), 5);
   // An edge needs both of its ends.
-  EXPECT_THAT(CutGraph(schema, chunk, 0, {1, 1}).status(),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       AllOf(HasSubstr("of 'edges'"), HasSubstr("2 of 'nodes', at most 1"))));
+  EXPECT_EQ(CutGraph(schema, chunk, 0, {1, 1}).status(),
+            absl::OutOfRangeError("row 1 of 'edges' needs 2 of 'nodes', at most 1"));
+  EXPECT_EQ(CutGraph(schema, chunk, 0, {2, 0}).status(),
+            absl::OutOfRangeError("row 0 of 'edges' needs 1 of 'edges', at most 0"));
   PH_ASSERT_OK_AND_ASSIGN(
       const GraphChunk left,
       CutOversizeGraphs(schema, chunk, {1, 1}, [](uint64_t) { return absl::OkStatus(); }));
@@ -397,10 +442,19 @@ TEST(PieceSchemaTest, IsFoundAgainAndRefusesWhatCannotBeCut) {
   for (size_t t = whole.tensors().size(); t < schema.with_pieces().tensors().size(); ++t) {
     std::vector<TensorSpec> tensors(schema.with_pieces().tensors().begin(),
                                     schema.with_pieces().tensors().end());
-    tensors[t].dtype = DType::kUint16;
-    EXPECT_FALSE(
-        PieceSchema::Of(GraphSchema::Create(whole.sizes(), std::move(tensors)).value()).has_value())
-        << t;
+    const auto is_found = [&](const std::function<void(TensorSpec&)>& change) {
+      std::vector<TensorSpec> changed = tensors;
+      change(changed[t]);
+      return PieceSchema::Of(GraphSchema::Create(whole.sizes(), std::move(changed)).value())
+          .has_value();
+    };
+    EXPECT_TRUE(is_found([](TensorSpec&) {})) << t;
+    EXPECT_FALSE(is_found([](TensorSpec& tensor) { tensor.name += "x"; })) << t;
+    EXPECT_FALSE(is_found([](TensorSpec& tensor) { tensor.dtype = DType::kUint16; })) << t;
+    EXPECT_FALSE(is_found([](TensorSpec& tensor) { tensor.row_shape = {1}; })) << t;
+    EXPECT_FALSE(is_found([](TensorSpec& tensor) {
+      tensor.component = tensor.component == 0 ? 1 : 0;
+    })) << t;
   }
 }
 

@@ -273,7 +273,8 @@ absl::StatusOr<GraphChunk> ChunkRecordView::ToChunk(const GraphSchema* schema,
   std::vector<uint32_t> counts;
   AppendCounts(counts);
   absl::StatusOr<SizeTable> sizes;
-  if (graph_ids_.empty()) {
+  // Consecutive ids may end at the largest, which has none after it.
+  if (graph_ids_.empty() && first_id_ <= UINT64_MAX - num_graphs_) {
     sizes =
         SizeTable::WithConsecutiveIds(num_graphs_, num_components_, std::move(counts), first_id_);
   } else {

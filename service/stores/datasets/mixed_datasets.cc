@@ -540,13 +540,10 @@ class MixedChunks final : public DatasetChunks {
           memory_->Hold(absl::StrCat("readers of a part of mixture '", info().name, "'"), bytes));
     }
     Mixture part{mixture_.info, {}};
-    part.info.num_graphs = part.info.num_records = 0;
     std::vector<std::shared_ptr<const DatasetReader>> readers;
     for (size_t m = 0; m < split.size(); ++m) {
       if (split[m].empty()) continue;
       PH_ASSIGN_OR_RETURN(auto reader, members_[m]->Open(split[m]));
-      part.info.num_graphs += reader->info().num_graphs;
-      part.info.num_records += reader->info().num_records;
       readers.push_back(std::move(reader));
       part.members.push_back(mixture_.members[m]);
     }

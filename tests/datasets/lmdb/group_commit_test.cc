@@ -1,14 +1,21 @@
 #include "service/stores/lmdb/group_commit.h"
 
+#include <lmdb.h>
+
 #include <atomic>
+#include <cerrno>
 #include <optional>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
+#include "service/stores/lmdb/lmdb_status.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -170,6 +177,21 @@ TEST_F(GroupCommitTest, TheOutcomeIsTheDisksAlone) {
                           absl::StatusCode::kResourceExhausted));
 }
 
+// What is the store's own is told to who watches; what its callers do wrong is not.
+TEST_F(GroupCommitTest, FailuresOfTheStoreAreTold) {
+  const std::set<absl::StatusCode> of_store = {
+      absl::StatusCode::kResourceExhausted, absl::StatusCode::kUnavailable,
+      absl::StatusCode::kDataLoss, absl::StatusCode::kInternal};
+  for (int number = 1; number <= 16; ++number) {
+    const auto code = static_cast<absl::StatusCode>(number);
+    observer_ = {};
+    const auto fails = [&](LmdbTransaction&, StoreTotals&) { return absl::Status(code, "why"); };
+    EXPECT_THAT(commits_.Run(fails, 1), StatusIs(code, "why"));
+    EXPECT_THAT(observer_.first_failures,
+                ElementsAre(of_store.contains(code) ? code : absl::StatusCode::kOk));
+  }
+}
+
 TEST_F(GroupCommitTest, ManyThreadsEachGetTheirOwn) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 8; ++thread) {
@@ -187,6 +209,44 @@ TEST_F(GroupCommitTest, ManyThreadsEachGetTheirOwn) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(commits_.totals().num_bytes, 200U);
+}
+
+// The code says what the caller does next, and the message what failed.
+TEST(LmdbStatusTest, EachCodeHasItsStatus) {
+  using Code = absl::StatusCode;
+  const TemporaryFolder folder;
+  for (const auto& [code, status] : std::vector<std::pair<int, Code>>{
+           {ENOSPC, Code::kResourceExhausted},
+           {EDQUOT, Code::kResourceExhausted},
+           {EFBIG, Code::kResourceExhausted},
+           {ENOMEM, Code::kResourceExhausted},
+           {MDB_TXN_FULL, Code::kResourceExhausted},
+           {MDB_READERS_FULL, Code::kResourceExhausted},
+           {MDB_MAP_FULL, Code::kResourceExhausted},
+           {MDB_PANIC, Code::kUnavailable},
+           {EIO, Code::kUnavailable},
+           {EROFS, Code::kUnavailable},
+           {EMFILE, Code::kUnavailable},
+           {MDB_CORRUPTED, Code::kDataLoss},
+           {MDB_PAGE_NOTFOUND, Code::kDataLoss},
+           {MDB_INVALID, Code::kDataLoss},
+           {MDB_VERSION_MISMATCH, Code::kFailedPrecondition},
+           {EBUSY, Code::kFailedPrecondition},
+           {MDB_BAD_TXN, Code::kInternal},
+       }) {
+    EXPECT_EQ(LmdbStatus(code, "cannot look", folder.path(), 77),
+              absl::Status(status, absl::StrCat("store '", folder.path(),
+                                                "': cannot look: ", mdb_strerror(code),
+                                                code == MDB_MAP_FULL ? ", of 77 bytes" : "")));
+  }
+  EXPECT_THAT(LmdbStatus(0, "cannot look", folder.path(), 77), IsOk());
+  // A short write is what a disk that becomes full does.
+  const SmallDisk disk(size_t{1} << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  EXPECT_EQ(LmdbStatus(EIO, "cannot look", disk.path(), 77),
+            absl::ResourceExhaustedError(
+                absl::StrCat("store '", disk.path(),
+                             "': cannot look: no space left on the disk, 1048576 bytes are free")));
 }
 
 // What nobody waits for runs on its own thread only, and though there are always others, its turn

@@ -24,10 +24,13 @@
 #include "service/stores/datasets/stored_values.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/lmdb_dataset_eraser.h"
+#include "service/stores/lmdb/lmdb_dataset_values.h"
+#include "service/stores/lmdb/lmdb_environment.h"
 #include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/stores/lmdb/lmdb_meta_pages.h"
 #include "service/stores/lmdb/lmdb_page_check.h"
 #include "service/stores/lmdb/lmdb_page_layout.h"
+#include "service/stores/lmdb/lmdb_transaction.h"
 #include "service/stores/lmdb/lmdb_tree_page.h"
 #include "service/stores/lmdb/page_file.h"
 #include "service/stores/lmdb/store_format.h"
@@ -334,6 +337,38 @@ TEST_F(LmdbDatasetStoreTest, AKeyThatIsNoNameNamesNothing) {
     if (info.state == DatasetState::kDamaged) damaged.push_back(info.name);
   }
   EXPECT_THAT(damaged, ElementsAre("a b", names[2], names[3]));
+}
+
+// A number that a state or a tombstone has, whatever else is wrong with it, is that of no other.
+TEST_F(LmdbDatasetStoreTest, NumbersAreNotUsedAgain) {
+  const auto numbers = [&] {
+    std::vector<uint64_t> found;
+    const auto environment = LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28).value();
+    const auto transaction =
+        LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kRead).value();
+    EXPECT_THAT(ForEachKey(transaction, kStatePrefix,
+                           [&](absl::string_view key, absl::string_view) {
+                             found.push_back(NumberAtEnd(key).value_or(0));
+                             return true;
+                           }),
+                IsOk());
+    return found;
+  };
+  const auto create = [&](const std::string& name) {
+    EXPECT_THAT(OpenStore(folder_.path()).value()->Create(name, schema_, {}), IsOk());
+  };
+  create("a");
+  EXPECT_THAT(numbers(), ElementsAre(1));
+  PutRaw(folder_.path(), StateKey(7), "x");
+  create("b");
+  EXPECT_THAT(numbers(), ElementsAre(1, 7, 8));
+  PutRaw(folder_.path(), TombstoneKey(30), "x");
+  create("c");
+  EXPECT_THAT(numbers(), ElementsAre(1, 7, 8, 9));
+  // Erased in the end, and until then nobody's.
+  PutRaw(folder_.path(), TombstoneKey(20), WithChecksum(TombstoneKey(20), EncodeTombstone("gone")));
+  create("d");
+  EXPECT_THAT(numbers(), ElementsAre(1, 7, 8, 9, 21));
 }
 
 // There are so many named ones and no more; a sweep of the others stops at what it cannot read.
