@@ -213,7 +213,20 @@ TEST_P(SourceGraphServiceTest, FromRowsToNumbersAndBack) {
   by_id.set_node_set("paper");
   by_id.mutable_ids()->set_integers(Dense<int64_t>({70, 7, -5, 6}));
   by_id.add_columns("x");
+  by_id.set_with_rows(true);
   PH_ASSERT_OK_AND_ASSIGN(const v1::LookupNodesResponse papers, Lookup(by_id));
+  // What only an edge names comes behind the rows.
+  EXPECT_EQ(papers.rows(), Dense<int64_t>({0, -1, 1, 2}));
+  v1::LookupNodesRequest by_row;
+  by_row.set_graph("g");
+  by_row.set_node_set("paper");
+  by_row.set_rows(Dense<uint64_t>({1, 0}));
+  by_row.set_all_columns(true);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::LookupNodesResponse of_rows, Lookup(by_row));
+  EXPECT_EQ(of_rows.numbers(), Dense<uint32_t>({0, 2}));
+  EXPECT_EQ(of_rows.ids().integers(), Dense<int64_t>({-5, 70}));
+  EXPECT_EQ(of_rows.columns(0).data(), Dense<float>({3, 4, 1, 2}));
+  EXPECT_TRUE(of_rows.rows().empty());
   EXPECT_EQ(papers.numbers(), Dense<uint32_t>({2, 0xffffffff, 0, 1}));
   EXPECT_EQ(papers.columns(0).data(), Dense<float>({1, 2, 0, 0, 3, 4, 0, 0}));
   EXPECT_EQ(papers.version(), sealed.version());
@@ -235,7 +248,9 @@ TEST_P(SourceGraphServiceTest, FromRowsToNumbersAndBack) {
   edges.set_edge_set("writes");
   edges.set_num_edges(10);
   edges.set_all_columns(true);
+  edges.set_with_rows(true);
   PH_ASSERT_OK_AND_ASSIGN(v1::ReadEdgesResponse all, Edges(edges));
+  EXPECT_EQ(all.rows(), Dense<int64_t>({1, 2, 0}));
   EXPECT_EQ(all.sources(), Dense<uint32_t>({0, 1, 1}));
   EXPECT_EQ(all.targets(), Dense<uint32_t>({1, 0, 2}));
   EXPECT_EQ(all.columns(0).data(), Dense<int64_t>({200, 300, 100}));
@@ -245,6 +260,7 @@ TEST_P(SourceGraphServiceTest, FromRowsToNumbersAndBack) {
   EXPECT_EQ(all.sources(), Dense<uint32_t>({2}));
   EXPECT_EQ(all.targets(), Dense<uint32_t>({1}));
   EXPECT_EQ(all.columns(0).data(), Dense<int64_t>({100}));
+  EXPECT_EQ(all.rows(), Dense<int64_t>({0}));
 
   PH_ASSERT_OK_AND_ASSIGN(const v1::VerifySourceGraphResponse verified, Verify("g"));
   EXPECT_TRUE(verified.finished());
@@ -341,6 +357,80 @@ TEST_P(SourceGraphServiceTest, StatusCodesNameTheField) {
   refused(Edges(edges).status(), absl::StatusCode::kOutOfRange, "first_edge: 4");
   refused(Seal("h").status(), absl::StatusCode::kNotFound, "'h'");
   refused(Verify("h").status(), absl::StatusCode::kNotFound, "'h'");
+}
+
+TEST_P(SourceGraphServiceTest, WhatCannotBeReadIsNamed) {
+  Start();
+  const auto refused = [&](const absl::Status& status, absl::StatusCode code,
+                           const std::string& text) {
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  };
+  ASSERT_TRUE(Create(NewGraph("g")).ok());
+  ASSERT_TRUE(Append({Rows("g", 1)}).ok());
+  ASSERT_TRUE(Seal("g").ok());
+  v1::ReadEdgesRequest edges;
+  edges.set_graph("g");
+  edges.set_edge_set("writes");
+  edges.set_first_edge(3);
+  EXPECT_TRUE(Edges(edges).ok()) << "of none";
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  edges.set_num_edges((1 << 24) + 1);
+  refused(Edges(edges).status(), kInvalid, "16777217 rows, beyond 16777216");
+  edges.add_columns("then");
+  edges.set_num_edges(1);
+  refused(Edges(edges).status(), kInvalid, "columns: 'writes' has no column 'then'");
+  edges.set_all_columns(true);
+  refused(Edges(edges).status(), kInvalid, "columns: there are some beside all_columns");
+  const auto look_up = [&](auto change, absl::StatusCode code, const std::string& text) {
+    v1::LookupNodesRequest request;
+    request.set_graph("g");
+    request.set_node_set("author");
+    change(request);
+    refused(Lookup(request).status(), code, text);
+  };
+  using Asked = v1::LookupNodesRequest;
+  const auto text_ids = [](Asked& r, const std::string& data, const std::string& lengths) {
+    r.mutable_ids()->mutable_text()->set_data(data);
+    r.mutable_ids()->mutable_text()->set_lengths(lengths);
+  };
+  const std::string three = Dense<uint32_t>({3});
+  look_up([](Asked& r) { r.mutable_ids()->set_integers(""); }, kInvalid,
+          "ids: node set 'author' has text");
+  look_up([](Asked& r) { r.mutable_ids(); }, kInvalid, "ids: node set 'author' has text");
+  look_up([&](Asked& r) { text_ids(r, "bob", three + "ab"); }, kInvalid,
+          "ids: lengths have 6 bytes");
+  look_up([&](Asked& r) { text_ids(r, "bo", three); }, kInvalid,
+          "ids: the lengths go beyond the 2 bytes in row 0");
+  look_up([&](Asked& r) { text_ids(r, "bobby", three); }, kInvalid,
+          "ids: 2 bytes more than the lengths say");
+  look_up(
+      [&](Asked& r) {
+        text_ids(r, "bob", three);
+        r.set_numbers(three);
+      },
+      kInvalid, "numbers: there are some beside ids");
+  look_up(
+      [&](Asked& r) {
+        text_ids(r, "bob", three);
+        r.set_rows("12345678");
+      },
+      kInvalid, "rows: there are some beside ids or numbers");
+  look_up(
+      [&](Asked& r) {
+        r.set_numbers(three);
+        r.set_rows("12345678");
+      },
+      kInvalid, "rows: there are some beside ids or numbers");
+  look_up([](Asked& r) { r.set_rows("abc"); }, kInvalid, "rows: 3 bytes, a row has 8");
+  look_up([](Asked& r) { r.set_rows(Dense<uint64_t>({2})); }, absl::StatusCode::kOutOfRange,
+          "rows: row 2 at position 0, node set 'author' has 2 rows");
+  look_up(
+      [](Asked& r) {
+        r.set_node_set("paper");
+        r.mutable_ids()->set_integers("abc");
+      },
+      kInvalid, "ids: 3 bytes, an id has 8");
 }
 
 TEST_P(SourceGraphServiceTest, ASealGoesOnWhenItsClientHasGone) {
