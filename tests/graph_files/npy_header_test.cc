@@ -42,6 +42,10 @@ TEST(ParseNpyHeaderTest, ShapesOfAnyRank) {
   EXPECT_THAT(parse("(7, 1, 2,)")->shape, ElementsAre(7, 1, 2));
   EXPECT_EQ(parse("(0, 9)")->data_bytes, 0);
   EXPECT_EQ(parse("(0, 9)")->RowElements(), 9);
+  // As many bytes as may be, and one more.
+  EXPECT_EQ(parse("(9223372036854775807,)")->data_bytes, uint64_t{9223372036854775807});
+  EXPECT_THAT(parse("(9223372036854775808,)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "shape has more than 2^63 - 1 bytes"));
 }
 
 TEST(ParseNpyHeaderTest, EveryElementTypeButBfloat16) {
@@ -134,7 +138,17 @@ TEST(ParseNpyHeaderTest, WhatIsNoNpyFileIsRefused) {
   no_newline.back() = ' ';
   EXPECT_THAT(ParseNpyHeader(no_newline), says("does not end in a newline"));
   const std::string huge = file.substr(0, 6) + '\x02' + '\0' + "\xff\xff\xff\x7f";
-  EXPECT_THAT(ParseNpyHeader(huge), says("has a header of 2147483659 bytes"));
+  EXPECT_THAT(ParseNpyHeader(huge),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("has a header of 2147483659 bytes, must be ", kNpyPrefixBytes,
+                                    " to ", kMaxNpyHeaderBytes)));
+  EXPECT_THAT(ParseNpyHeader(file.substr(0, file.size() - 1)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("ends within its header: ", file.size() - 1, " of ",
+                                    file.size(), " bytes")));
+  EXPECT_THAT(ParseNpyHeader(NpyHeaderOf(std::string(50, 'x'))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("header has '", std::string(40, 'x'), "' in place of a '{'")));
 }
 
 TEST(ParseNpyHeaderTest, TheLongestHeaderIsRead) {

@@ -1,9 +1,11 @@
 #include "service/wings/graphs/sampling/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -442,7 +444,11 @@ TEST(SamplerTest, SubgraphsBeyondLimitsAreDrawnSmaller) {
       continue;
     }
     EXPECT_TRUE(is_within(sampled));
-    num_smaller += sampled.level > 0 ? 1 : 0;
+    if (sampled.level > 0) {
+      ++num_smaller;
+      free.level = sampled.level - 1;
+      EXPECT_FALSE(is_within(Draw(sampler, free)));
+    }
     free.level = sampled.level;
     const SampledGraph same = Draw(sampler, free);
     for (size_t n = 0; n < same.node_sets.size(); ++n) {
@@ -687,6 +693,207 @@ TEST(SamplerTest, ATimeMustBeKnown) {
   const absl::Status status = sampler.Draw(SeedsOf({0}), scratch, sampled);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("needs a time"));
+}
+
+// The larger the number, the larger its rank; no number is below all.
+TEST(NumberColumnTest, RanksAreInTheOrderOfNumbers) {
+  const auto ranks = [](const MemoryColumn& column, DType dtype) {
+    SourceColumn source;
+    source.data = column.bytes.data();
+    const NumberColumn numbers(source, dtype);
+    EXPECT_TRUE(numbers.exists());
+    std::vector<uint64_t> all;
+    for (uint64_t row = 0; row < column.bytes.size() / ElementBytes(dtype); ++row) {
+      all.push_back(numbers.Rank(row));
+    }
+    return all;
+  };
+  const double infinite = std::numeric_limits<double>::infinity();
+  const std::vector<uint64_t> of_doubles =
+      ranks(ColumnOf<double>({std::nan(""), -infinite, -2, -1, -0.0, 0, 1e-300, 1, infinite}),
+            DType::kFloat64);
+  EXPECT_EQ(of_doubles[0], 0U);
+  EXPECT_EQ(of_doubles[4], of_doubles[5]);
+  for (size_t i = 1; i < of_doubles.size(); ++i) {
+    if (i != 5) {
+      EXPECT_LT(of_doubles[i - 1], of_doubles[i]) << i;
+    }
+  }
+  const std::vector<uint64_t> of_integers =
+      ranks(ColumnOf<int64_t>({INT64_MIN, -1, 0, 1, INT64_MAX}), DType::kInt64);
+  EXPECT_THAT(of_integers, ElementsAre(0, (uint64_t{1} << 63) - 1, uint64_t{1} << 63,
+                                       (uint64_t{1} << 63) + 1, ~uint64_t{0}));
+  EXPECT_THAT(ranks(ColumnOf<uint64_t>({0, 7, ~uint64_t{0}}), DType::kUint64),
+              ElementsAre(0, 7, ~uint64_t{0}));
+  EXPECT_FALSE(NumberColumn().exists());
+}
+
+// Of sets that are exactly full nothing is said.
+TEST(SamplerTest, SeedsThatDoNotFitAreToldByTheirSet) {
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 5;
+  const auto graph = MakeGraph(
+      {{"a", {}}, {"b", {}}}, {{"e", 0, 1, {}, std::nullopt}, {"f", 0, 1, {}, std::nullopt}},
+      {nodes, nodes}, {{{0, 0, 1}, {0, 1, 0}, {}}, {{0, 0, 1}, {0, 1, 0}, {}}});
+  tfgnn::SamplingSpec spec = SpecOf("", {});
+  spec.link_seeds = true;
+  SamplingOptions options;
+  options.link_edge_set = "e";
+  options.induced = true;
+  options.induced_edge_sets = {"e", "f"};
+  const Sampler sampler = SamplerOf(*graph, spec, options);
+  DrawRequest request = SeedsOf({0, 0, 0, 1, 1, 2});
+  const auto refused = [&](SampledCounts limits, uint64_t max_rows, const std::string& why) {
+    request.limits = std::move(limits);
+    request.max_rows = max_rows;
+    SamplerScratch scratch;
+    SampledGraph sampled;
+    const absl::Status status = sampler.Draw(request, scratch, sampled);
+    if (why.empty()) {
+      EXPECT_TRUE(status.ok()) << status;
+      return;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(std::string(status.message()), "the seeds alone do not fit: " + why);
+  };
+  refused({{2, 3}, {3, 3}}, 11, "");
+  refused({{1, 3}, {3, 3}}, 11, "node set 'a' has 2 of them, the limit is 1");
+  refused({{2, 2}, {3, 3}}, 11, "node set 'b' has 3 of them, the limit is 2");
+  refused({{2, 3}, {2, 3}}, 11, "edge set 'e' has more than 2 edges between them");
+  refused({{2, 3}, {3, 2}}, 11, "edge set 'f' has more than 2 edges between them");
+  refused({{2, 3}, {3, 3}}, 10,
+          "with the edges between them there are more than 10 nodes and edges");
+}
+
+TEST(SamplerTest, RequestsAreRefusedByWhatIsWrong) {
+  const auto graph = GraphOf(3, {{0, 1}, {0, 2}});
+  tfgnn::SamplingSpec spec = SpecOf("", {UniformOp("h", {"seed"}, "e", 5)});
+  spec.link_seeds = true;
+  SamplingOptions options;
+  options.link_edge_set = "e";
+  const Sampler sampler = SamplerOf(*graph, spec, options);
+  const auto said = [&](auto change) {
+    DrawRequest request = SeedsOf({0, 1, 0, 2});
+    change(request);
+    SamplerScratch scratch;
+    SampledGraph sampled;
+    const absl::Status status = sampler.Draw(request, scratch, sampled);
+    EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  using Asked = DrawRequest;
+  static const std::vector<uint32_t> three = {0, 0, 0};
+  const uint32_t num_levels = sampler.plan().num_levels();
+  EXPECT_EQ(said([](Asked& r) { r.seeds = three; }),
+            "link seeds are pairs of source and target, not 3 nodes");
+  EXPECT_EQ(said([](Asked& r) { r.occurrences = three; }),
+            "occurrences of 3 seeds, but there are 2");
+  EXPECT_EQ(said([](Asked& r) { r.occurrences = absl::MakeConstSpan(three).first(2); }), "");
+  EXPECT_EQ(said([&](Asked& r) { r.level = num_levels; }),
+            "level " + std::to_string(num_levels) + ": there are " + std::to_string(num_levels));
+  EXPECT_EQ(said([&](Asked& r) { r.level = num_levels - 1; }), "");
+  EXPECT_EQ(said([](Asked& r) { r.max_rows = (uint64_t{1} << 27) + 1; }),
+            "max_rows 134217729, at most 134217728");
+  EXPECT_EQ(said([](Asked& r) { r.max_rows = uint64_t{1} << 27; }), "");
+  const std::string limits = " edge sets, but sub-graphs have 1 and 1";
+  EXPECT_EQ(said([](Asked& r) { r.limits.nodes = {9}; }), "limits of 1 node sets and 0" + limits);
+  EXPECT_EQ(said([](Asked& r) { r.limits.edges = {9}; }), "limits of 0 node sets and 1" + limits);
+  EXPECT_EQ(said([](Asked& r) {
+              r.limits.nodes = {9, 9};
+              r.limits.edges = {9};
+            }),
+            "limits of 2 node sets and 1" + limits);
+  EXPECT_EQ(said([](Asked& r) {
+              r.limits.nodes = {9};
+              r.limits.edges = {9, 9};
+            }),
+            "limits of 1 node sets and 2" + limits);
+}
+
+// The product of the fan-outs, and no more than there is.
+TEST(SamplerTest, BoundsAreThoseOfFanOutsAndSets) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (uint32_t i = 0; i < 60; ++i) pairs.emplace_back(i, i + 1);
+  const auto graph = GraphOf(100, pairs);
+  const auto spec =
+      SpecOf("a", {UniformOp("h", {"seed"}, "e", 3), UniformOp("i", {"h", "seed"}, "e", 4)});
+  const Sampler sampler = SamplerOf(*graph, spec);
+  EXPECT_THAT(sampler.UpperBound(0).nodes, ElementsAre(0));
+  EXPECT_THAT(sampler.UpperBound(1).nodes, ElementsAre(1 + 3 + 16));
+  EXPECT_THAT(sampler.UpperBound(1).edges, ElementsAre(3 + 16));
+  EXPECT_THAT(sampler.UpperBound(2).nodes, ElementsAre(2 + 6 + 32));
+  EXPECT_THAT(sampler.UpperBound(2).edges, ElementsAre(6 + 32));
+  // Of 50 seeds each op has all edges.
+  EXPECT_THAT(sampler.UpperBound(50).nodes, ElementsAre(100));
+  EXPECT_THAT(sampler.UpperBound(50).edges, ElementsAre(60));
+  EXPECT_THAT(sampler.UpperBound(~uint64_t{0}).nodes, ElementsAre(100));
+  SamplingOptions induced;
+  induced.induced = true;
+  EXPECT_THAT(SamplerOf(*graph, spec, induced).UpperBound(1).edges, ElementsAre(60));
+  // Both ends of links.
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 9;
+  const auto two = MakeGraph({{"a", {}}, {"b", {}}}, {{"e", 0, 1, {}, std::nullopt}},
+                             {nodes, nodes}, {{{0}, {1}, {}}});
+  tfgnn::SamplingSpec links = SpecOf("", {});
+  links.link_seeds = true;
+  SamplingOptions of_links;
+  of_links.link_edge_set = "e";
+  EXPECT_THAT(SamplerOf(*two, links, of_links).UpperBound(6).nodes, ElementsAre(6, 6));
+}
+
+// In words of the draw: for each count, and a block of 4,096 more, three times so many bytes.
+TEST(SamplerTest, DrawBytesAreThoseOfEachCount) {
+  struct Part {
+    uint64_t count;
+    uint64_t bytes;
+  };
+  const auto sum = [](const std::vector<Part>& parts) {
+    uint64_t bytes = 0;
+    for (const Part& part : parts) bytes += 3 * (part.count + 4096) * part.bytes;
+    return bytes;
+  };
+  constexpr uint64_t kNode = 8 + 32 + 12;
+  constexpr uint64_t kEdge = 8 + 8;
+  constexpr uint64_t kInRow = 16 + 8 + 48;
+  const auto graph = GraphOf(100, {{0, 1}});
+  const auto one = UniformOp("h", {"seed"}, "e", 3);
+  const auto two = UniformOp("i", {"h"}, "e", 4);
+  const SampledCounts counts = {{10}, {20}};
+  EXPECT_EQ(SamplerOf(*graph, SpecOf("a", {one})).DrawBytes(counts),
+            sum({{10, kNode}, {20, kEdge + 4}, {10, 4}, {20, kInRow}}));
+  // With runs, places and what was before; but not if parallel edges become one.
+  EXPECT_EQ(SamplerOf(*graph, SpecOf("a", {one, two})).DrawBytes(counts),
+            sum({{10, kNode}, {20, kEdge + 8 + 16 + 12}, {10, 4}, {10, 4}, {20, kInRow}}));
+  SamplingOptions options;
+  options.merge_parallel = true;
+  EXPECT_EQ(SamplerOf(*graph, SpecOf("a", {one, two}), options).DrawBytes(counts),
+            sum({{10, kNode}, {20, kEdge + 8 + 16}, {10, 4}, {10, 4}, {20, kInRow}}));
+  options.induced = true;
+  EXPECT_EQ(SamplerOf(*graph, SpecOf("a", {one}), options).DrawBytes(counts),
+            sum({{10, kNode}, {20, kEdge + 4 + 16}, {10, 4}, {20, kInRow}}));
+  // The links that are left out of one set, or of two.
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 9;
+  const auto both =
+      MakeGraph({{"a", {}}, {"b", {}}}, {{"e", 0, 1, {}, std::nullopt}, {"f", 1, 0, {}, 0}},
+                {nodes, nodes}, {{{0}, {1}, {}}, {}});
+  tfgnn::SamplingSpec links =
+      SpecOf("", {UniformOp("h", {"seed"}, "e", 3), UniformOp("i", {"seed"}, "f", 3)});
+  links.link_seeds = true;
+  for (const uint64_t excluded : {1, 2}) {
+    SamplingOptions of_links;
+    of_links.link_edge_set = "e";
+    of_links.exclude = excluded == 1 ? ExcludeLinks::kSelf : ExcludeLinks::kReverseTypes;
+    EXPECT_EQ(SamplerOf(*both, links, of_links).DrawBytes({{10, 30}, {20, 40}}),
+              sum({{10, kNode},
+                   {30, kNode},
+                   {40, 8 * excluded},
+                   {20, kEdge + 4},
+                   {40, kEdge + 4},
+                   {30, 4},
+                   {40, kInRow}}));
+  }
 }
 
 // What is reserved for a draw before it begins is enough.

@@ -159,6 +159,47 @@ TEST(SamplingPlanTest, WeightsAreANamedColumn) {
   EXPECT_EQ(hashes.ops()[0].weight_column, 1U);
 }
 
+TEST(SamplingPlanTest, WeightsAndTimesAreOneNumber) {
+  for (int dtype = static_cast<int>(DType::kBool); dtype <= static_cast<int>(DType::kFloat64);
+       ++dtype) {
+    SCOPED_TRACE(dtype);
+    const auto type = static_cast<DType>(dtype);
+    const bool is_float = type == DType::kFloat32 || type == DType::kFloat64;
+    const bool is_time = IsInteger(type) && type != DType::kUint64;
+    for (const bool is_one : {true, false}) {
+      SourceColumnSpec column = {"x", type, {}, false, false};
+      if (!is_one) column.row_shape = {1};
+      const SourceGraphSchema schema =
+          *SourceGraphSchema::Create({{"n", {column}}}, {{"e", 0, 0, {column}, std::nullopt}});
+      SamplingOp op = UniformOp("h", {"seed"}, "e", 3);
+      SamplingOptions options;
+      options.edge_time_column = "x";
+      const auto said = [&] {
+        return std::string(
+            SamplingPlan::Create(schema, SpecOf("n", {op}), options).status().message());
+      };
+      const std::string no_time = " is not one integer (not uint64) a row";
+      EXPECT_EQ(said(), is_time && is_one ? ""
+                                          : "sampling options: edge_time_column: the column 'x' of "
+                                            "'e'" +
+                                                no_time);
+      options = {};
+      options.node_time_column = "x";
+      EXPECT_EQ(said(), is_time && is_one ? ""
+                                          : "sampling options: node_time_column: the column 'x' of "
+                                            "'n'" +
+                                                no_time);
+      options = {};
+      options.weight_column = "x";
+      op.strategy = SamplingStrategy::kTopK;
+      EXPECT_EQ(said(), (IsInteger(type) || is_float) && is_one
+                            ? ""
+                            : "sampling spec: op 'h': strategy: the column 'x' of the edge set "
+                              "'e' is not one integer, float32 or float64 an edge");
+    }
+  }
+}
+
 // What has no times is never late: that must be said, or what is later comes in by silence.
 TEST(SamplingPlanTest, SetsWithoutTimesAreNamedOrRefused) {
   const auto column = [](std::string name) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
@@ -19,6 +21,7 @@
 #include "service/algorithms/planning/step_order.h"
 #include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/selection.h"
 #include "service/wings/graphs/epochs/sampled_dataset.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/graphs/epochs/samples_request.h"
@@ -27,6 +30,7 @@
 #include "service/wings/tfgnn/sampling_spec.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/sampling/sampling_worlds.h"
+#include "tests/support/accounting.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 
@@ -495,9 +499,18 @@ TEST(WindowBatchesTest, ASubGraphThatFitsNoShapeIsNamed) {
   request.subset = SubsetRequest{{12}, {}};
   EXPECT_THAT(Prepare(request), IsOk());
   request.rank_groups[0].shapes = {{500, 9, 9}};
-  EXPECT_THAT(Prepare(request), StatusIs(absl::StatusCode::kOutOfRange,
-                                         AllOf(StartsWith("sub-graph 12 of seed node 12: has "),
-                                               HasSubstr(" rows of 'e', a batch takes at most "))));
+  EXPECT_THAT(Prepare(request),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       ::testing::MatchesRegex("sub-graph 12 of seed node 12: has [0-9]+ rows of "
+                                               "'e', a batch takes at most 9")));
+  // Node 13 has no edges.
+  request = Request();
+  request.padding = Padding::kTfgnn;
+  request.min_rows = MinRows({1, 1});
+  request.subset = SubsetRequest{{13}, {}};
+  EXPECT_THAT(Prepare(request),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       "sub-graph 13 of seed node 13: has 0 rows of 'e', at least 1 are needed"));
 }
 
 TEST(WindowBatchesTest, ThereAreNoMoreWindowsThanAllowed) {
@@ -688,6 +701,18 @@ std::vector<uint32_t> DrawnSizes(const SubGraphSource& source, const SeedList& s
   return sizes;
 }
 
+// The rows of `_readout` of each graph are those of its seeds.
+void ExpectReadout(const SubGraphSource& source, const SeedList& seeds,
+                   const DatasetReader& reader) {
+  const size_t bytes = sizeof(int32_t) * source.request().seeds_per_graph;
+  const auto label = source.schema().TensorIndex("_readout.label");
+  ASSERT_TRUE(label.has_value());
+  for (size_t i = 0; i < reader.num_graphs(); ++i) {
+    const StoredGraph graph = reader.Graph(i).value();
+    EXPECT_EQ(graph.chunk->rows(graph.index, *label), (*seeds.readout)[0].substr(i * bytes, bytes));
+  }
+}
+
 std::string ContentsOf(const DatasetReader& reader, size_t i) {
   const StoredGraph graph = reader.Graph(i).value();
   std::string contents;
@@ -724,6 +749,7 @@ void ExpectTheSame(const std::shared_ptr<const SubGraphSource>& source, const Se
   EXPECT_EQ(told.back().num_drawn_smaller, 0U);
   const auto stored = store.OpenReader("d").value();
   EXPECT_EQ(ListOf(stored->counts()), expected);
+  if (seeds.readout != nullptr) ExpectReadout(*source, seeds, *stored);
   // An epoch of them, in windows of two.
   const auto samples = std::make_shared<SamplesRequest>();
   samples->source = source;
@@ -801,6 +827,13 @@ TEST(SubGraphsTest, OfASeedAreTheSameWhereverTheyAreDrawn) {
     seeds.times = std::move(times);
     return seeds;
   };
+  // A number for each of `count` seeds.
+  const auto labelled = [](size_t count, SeedList seeds) {
+    std::vector<int32_t> labels(count);
+    std::iota(labels.begin(), labels.end(), 100);
+    seeds.readout = std::make_shared<const std::vector<std::string>>(1, ColumnOf(labels).bytes);
+    return seeds;
+  };
   struct Case {
     uint32_t seeds_per_graph;
     bool links;
@@ -812,6 +845,9 @@ TEST(SubGraphsTest, OfASeedAreTheSameWhereverTheyAreDrawn) {
                          {1, false, list({5, 3, 5, 5, 0, 3, 9}, {0, 0, 1, 2, 0, 1, 0})},
                          {1, false, list({5, 3, 5, 7, 0}, {0, 0, 1, 0, 0}, {4, -2, 1, 3, 0})},
                          {2, false, list({5, 3, 5, 7, 0}, {0, 0, 1, 0, 0})},
+                         {1, false, labelled(4, list({5, 3, 5, 7}, {}))},
+                         {2, false, labelled(5, list({5, 3, 5, 7, 0}, {}))},
+                         {2, true, labelled(3, list({5, 3, 3, 5, 5, 3}, {0, 0, 1}))},
                          {1, true, list({5, 3, 3, 5, 5, 3, 7, 7}, {0, 0, 1, 0})},
                          {2, true, list({5, 3, 3, 5, 5, 3}, {0, 0, 1})}}) {
     SubGraphsRequest request;
@@ -820,6 +856,10 @@ TEST(SubGraphsTest, OfASeedAreTheSameWhereverTheyAreDrawn) {
                                                       UniformOp("b", {"a"}, "cites", 2)});
     request.spec.link_seeds = each.links;
     if (each.links) request.options.link_node_set = "paper";
+    if (each.seeds.readout != nullptr) {
+      request.options.readout = true;
+      request.options.readout_columns = {{"label", DType::kInt32, {}, false, false}};
+    }
     if (!each.seeds.times.empty()) request.options.edge_time_column = "when";
     request.seeds_per_graph = each.seeds_per_graph;
     const auto source = SubGraphSource::Create(graphs.Open("g").value(), request).value();
@@ -827,6 +867,329 @@ TEST(SubGraphsTest, OfASeedAreTheSameWhereverTheyAreDrawn) {
     ASSERT_THAT(source->CheckSeeds(each.seeds), IsOk());
     ExpectTheSame(source, each.seeds);
   }
+}
+
+// --- What is asked for.
+
+// What a call reserves for seeds and sub-graphs, in order, in the words of its refusals: each is
+// refused in its turn, and told.
+std::vector<std::string> ReservedBy(absl::FunctionRef<absl::Status(const Making&)> call) {
+  std::vector<std::string> reserved;
+  for (uint64_t number = 0;; ++number) {
+    SeenBudget seen(number);
+    const absl::Status ended = call(Making(seen.memory(), nullptr));
+    if (!seen.has_refused()) {
+      EXPECT_THAT(ended, IsOk());
+      return reserved;
+    }
+    EXPECT_EQ(ended.code(), absl::StatusCode::kResourceExhausted) << number;
+    std::string what(ended.message().substr(0, ended.message().find(" bytes beside")));
+    what.erase(0, std::string("--memory-budget: ").size());
+    for (const char* const of : {"seed", "sub-graph"}) {
+      if (!absl::StrContains(what, of)) continue;
+      reserved.push_back(std::move(what));
+      break;
+    }
+    if (number > 200) return reserved;
+  }
+}
+
+// Nobody waits any more, at each moment that is asked: the call ends with it.
+void ExpectEndsWhenGivenUp(absl::FunctionRef<absl::Status(const Making&)> call) {
+  for (int last = 0;; ++last) {
+    int asked = 0;
+    const absl::Status ended = call(Making(nullptr, [&] { return asked++ == last; }));
+    if (asked <= last) {
+      EXPECT_GT(last, 0);
+      EXPECT_THAT(ended, IsOk());
+      return;
+    }
+    ASSERT_EQ(ended.code(), absl::StatusCode::kCancelled) << last;
+  }
+}
+
+EpochRequest OfSeedsDrawnFromASubset(bool with_replacement) {
+  EpochRequest request = Request();
+  request.mixing.is_off = true;
+  request.subset = SubsetRequest{{9, 3}, {{100, 150}, {590, 50}}};
+  request.draw = WeightedDraw{std::vector<double>(162, 1.5), 90, with_replacement};
+  return request;
+}
+
+TEST(WindowBatchesTest, ReserveWhatTheyTake) {
+  const auto prepare = [](const EpochRequest& request, const Making& making) {
+    return SampledEpoch::Prepare(request.Find<SamplesRequest>()->source, request, EpochBounds(),
+                                 making, nullptr);
+  };
+  for (const bool with_replacement : {false, true}) {
+    const EpochRequest request = OfSeedsDrawnFromASubset(with_replacement);
+    std::vector<std::string> expected = {
+        "a subset or a draw of seeds of 1344",  // 8 for each number of them.
+        "a subset of seeds of 96",
+        "the seeds of a subset of 648",  // 4 for each seed.
+        "an epoch of 162 seeds of 648",
+        with_replacement ? "a draw of 90 seeds of 720" : "a draw of 90 seeds of 360",
+        absl::StrCat("a draw from 162 seeds of ", 162 * (kSamplingBytes + 4)),
+    };
+    if (with_replacement) {
+      // A bit for each node, and what counts those that came.
+      expected.push_back("which drawn seeds came before of 2595");
+    }
+    const auto& source = *request.Find<SamplesRequest>()->source;
+    expected.push_back(absl::StrCat("drawing sub-graphs of ",
+                                    source.sampler().DrawBytes(source.sampler().UpperBound(1))));
+    // A size and an id of each, and what may be told of it.
+    expected.insert(expected.end(),
+                    {"a window of 90 sub-graphs of 1440", "a window of 90 sub-graphs of 1440"});
+    EXPECT_EQ(ReservedBy([&](const Making& making) { return prepare(request, making).status(); }),
+              expected);
+    ExpectEndsWhenGivenUp([&](const Making& making) { return prepare(request, making).status(); });
+  }
+  // As many seeds as there are, where no number is given; none that the list has not.
+  EpochRequest all = OfSeedsDrawnFromASubset(false);
+  all.draw->num_graphs = 0;
+  all.subset->ranges = {{100, 159}, {599, 2}, {605, 1}};
+  EXPECT_THAT(ReservedBy([&](const Making& making) { return prepare(all, making).status(); }),
+              AllOf(::testing::Contains("a draw of 162 seeds of 648"),
+                    ::testing::Contains("the seeds of a subset of 648")));
+}
+
+TEST(WindowBatchesTest, CompanyReservesWhatItTakes) {
+  EpochRequest request = Request(/*window=*/20);
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  samples->seeds.nodes = std::make_shared<const std::vector<uint32_t>>(40, 12);
+  request.kinds = {samples};
+  {
+    const auto epoch = Prepare(request).value();
+    SeenBudget seen;
+    EXPECT_TRUE(epoch->MeasureCompany(Making(seen.memory(), nullptr)).value().has_value());
+    // The batch of each seed twice, and the other epoch's order.
+    ASSERT_GE(seen.highs().size(), 2U);
+    EXPECT_EQ(seen.highs()[0], 8U * 40);
+    EXPECT_EQ(seen.highs()[1], 12U * 40);
+  }
+  // Whoever loads the other epoch learns why.
+  const auto epoch = Prepare(request).value();
+  SeenBudget seen(0);
+  EXPECT_EQ(epoch->MeasureCompany(Making(seen.memory(), nullptr)).value(), std::nullopt);
+  EXPECT_TRUE(seen.has_refused());
+  EXPECT_EQ(epoch->known_company(), std::nullopt);
+  ExpectEndsWhenGivenUp(
+      [&](const Making& making) { return epoch->MeasureCompany(making).status(); });
+  EXPECT_NE(epoch->known_company(), std::nullopt);
+}
+
+// Twice the bytes of each sub-graph, while they are there.
+TEST(WindowBatchesTest, BatchesReserveWhatTheyTake) {
+  EpochRequest request = Request();
+  const std::vector<uint32_t> sizes = [&] {
+    const Batch batch = Prepare(request).value()->Build(0).value().batch;
+    return std::vector<uint32_t>(batch.sizes.begin(), batch.sizes.end());
+  }();
+  request.whole_graphs = true;
+  const SubGraphSource& source = *request.Find<SamplesRequest>()->source;
+  SeenBudget seen;
+  const auto epoch = SampledEpoch::Prepare(request.Find<SamplesRequest>()->source, request,
+                                           EpochBounds(), Making(seen.memory(), nullptr), nullptr)
+                         .value();
+  const uint64_t before = seen.held();
+  uint64_t all = 0;
+  for (size_t i = 0; i < sizes.size() / kNumComponents; ++i) {
+    const auto tuple = absl::MakeConstSpan(sizes).subspan(i * kNumComponents, kNumComponents);
+    const uint64_t bytes = 2 * source.sampled_schema().Bytes(tuple);
+    all += bytes;
+    seen.RefuseFromNow(i);
+    EXPECT_THAT(
+        epoch->Build(0).status(),
+        StatusIs(absl::StatusCode::kResourceExhausted,
+                 HasSubstr(absl::StrCat(": the sub-graphs of a batch of ", bytes, " bytes"))));
+    EXPECT_EQ(seen.held(), before);
+  }
+  seen.RefuseFromNow(SeenBudget::kNone);
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  EXPECT_EQ(seen.held(), before);
+  {
+    const auto graphs = epoch->GraphsOf(0);
+    ASSERT_THAT(graphs, IsOk());
+    EXPECT_EQ(seen.held() - before, all);
+  }
+  EXPECT_EQ(seen.held(), before);
+}
+
+TEST(SubGraphsTest, DataSetsAndEstimatesReserveWhatTheyTake) {
+  const OneGraphStore graphs(SmallSourceGraph(40));
+  SubGraphsRequest sub_graphs;
+  sub_graphs.graph = "g";
+  sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(3, 2)).value();
+  const auto source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  const std::string drawing = absl::StrCat(
+      "drawing sub-graphs of ", source->sampler().DrawBytes(source->sampler().UpperBound(1)));
+  const EpochSeed seed = {7, 2};
+  const auto estimate = [&](const Making& making) {
+    return EstimateSizes(source, {}, seed, 30, making, nullptr).status();
+  };
+  EXPECT_THAT(ReservedBy(estimate),
+              ElementsAre(absl::StrCat("the sizes of sub-graphs of ",
+                                       SizeHistogram::BytesFor(30, kNumComponents) + 40 * 30),
+                          drawing));
+  ExpectEndsWhenGivenUp(estimate);
+  SampledDatasetRequest request;
+  request.dataset = "d";
+  request.seed = seed;
+  const auto make = [&](const Making& making) {
+    MemoryDatasetStore store(uint64_t{1} << 30);
+    return MakeSampledDataset(source, request, store, making, nullptr, [](const auto&) {}).status();
+  };
+  std::vector<std::string> expected = {drawing};
+  const std::vector<uint32_t> sizes = DrawnSizes(*source, {}, seed);
+  for (size_t i = 0; i < sizes.size(); i += kNumComponents) {
+    const uint64_t bytes =
+        source->sampled_schema().Bytes(absl::MakeConstSpan(sizes).subspan(i, kNumComponents));
+    expected.push_back(absl::StrCat("sub-graphs that were drawn of ", 2 * bytes));
+  }
+  EXPECT_EQ(ReservedBy(make), expected);
+  ExpectEndsWhenGivenUp(make);
+  // The first that is too large; and one that is as large as may be.
+  request.draws_smaller = false;
+  request.limits = {UINT32_MAX, 5};
+  size_t first = 0;
+  while (sizes[first * kNumComponents + 1] <= 5) ++first;
+  EXPECT_THAT(make(Making()),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       absl::StrCat("sub-graph ", first, " of seed node ", first, ": has ",
+                                    sizes[first * kNumComponents + 1], " e, at most 5")));
+  for (size_t i = 0; i < sizes.size(); i += kNumComponents) {
+    request.limits[1] = std::max(request.limits[1], sizes[i + 1]);
+  }
+  EXPECT_THAT(make(Making()), IsOk());
+}
+
+using AskedOf = SubGraphsRequest;
+
+// Authors write papers, at times.
+template <typename Change>
+absl::StatusOr<std::shared_ptr<const SubGraphSource>> OfWriters(const Change& change) {
+  static auto* const graphs = [] {
+    MemoryNodeSet papers;
+    papers.num_nodes = 5;
+    MemoryNodeSet authors;
+    authors.num_nodes = 3;
+    const SourceColumnSpec when = {"when", DType::kInt64, {}, false, false};
+    return new OneGraphStore(MakeGraph({{"paper", {}}, {"author", {}}},
+                                       {{"writes", 1, 0, {when}, std::nullopt}}, {papers, authors},
+                                       {{{0}, {1}, {ColumnOf<int64_t>({7})}}}));
+  }();
+  SubGraphsRequest request;
+  request.graph = "g";
+  request.spec = SpecOf("author", {UniformOp("a", {"seed"}, "writes", 2)});
+  change(request);
+  return SubGraphSource::Create(graphs->Open("g").value(), request);
+}
+
+template <typename Change>
+std::string CheckOf(const SubGraphSource& source, const Change& change) {
+  SeedList seeds;
+  change(seeds);
+  return source.CheckSeeds(seeds).ToString();
+}
+
+std::shared_ptr<const std::vector<uint32_t>> Nodes(std::vector<uint32_t> list) {
+  return std::make_shared<const std::vector<uint32_t>>(std::move(list));
+}
+
+TEST(SubGraphsTest, LinksThatDoNotFitAreNamed) {
+  // Links from authors to papers.
+  const auto links = OfWriters([](AskedOf& r) {
+                       r.spec.seed_node_set = "";
+                       r.spec.link_seeds = true;
+                       r.options.link_edge_set = "writes";
+                       r.options.readout_columns = {{"y", DType::kInt16, {2}, false, false}};
+                     }).value();
+  EXPECT_EQ(CheckOf(*links, [](SeedList&) {}), "INVALID_ARGUMENT: seeds: links must be listed");
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = Nodes({0, 1, 2});
+                    }),
+            "INVALID_ARGUMENT: seeds: 3 ends of links, must be an even number");
+  EXPECT_EQ(CheckOf(*links, [&](SeedList& s) { s.nodes = Nodes({2, 4}); }), "OK");
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = Nodes({2, 4, 3, 4});
+                    }),
+            "OUT_OF_RANGE: seeds: node 3 at position 2, node set 'author' has 3 nodes");
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = Nodes({2, 5});
+                    }),
+            "OUT_OF_RANGE: seeds: node 5 at position 1, node set 'paper' has 5 nodes");
+  const auto link = Nodes({2, 4});
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = link;
+                      s.occurrences = {0, 0};
+                    }),
+            "INVALID_ARGUMENT: seeds.occurrences: 2 of them, there are 1 links");
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = link;
+                      s.times = {1};
+                    }),
+            "INVALID_ARGUMENT: seeds.times: given, but neither node_time_column nor "
+            "edge_time_column is: nothing would be left out");
+  for (const size_t bytes : {3, 4, 5}) {
+    EXPECT_EQ(CheckOf(*links,
+                      [&](SeedList& s) {
+                        s.nodes = link;
+                        s.readout = std::make_shared<const std::vector<std::string>>(
+                            1, std::string(bytes, 'x'));
+                      }),
+              bytes == 4 ? "OK"
+                         : absl::StrCat("INVALID_ARGUMENT: seeds.readout: column 'y' has ", bytes,
+                                        " bytes, 1 rows take 4"));
+  }
+  EXPECT_EQ(CheckOf(*links,
+                    [&](SeedList& s) {
+                      s.nodes = link;
+                      s.readout = std::make_shared<const std::vector<std::string>>();
+                    }),
+            "INVALID_ARGUMENT: seeds.readout: 0 columns, `_readout` has 1");
+}
+
+TEST(SubGraphsTest, SeedsThatDoNotFitAreNamed) {
+  for (const uint32_t per_graph : {0U, SubGraphsRequest::kMaxSeedsPerGraph + 1}) {
+    EXPECT_THAT(OfWriters([&](AskedOf& r) { r.seeds_per_graph = per_graph; }).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("seeds_per_graph: ", per_graph, ", must be 1 to ",
+                                      SubGraphsRequest::kMaxSeedsPerGraph)));
+  }
+  EXPECT_THAT(
+      OfWriters([](AskedOf& r) { r.seeds_per_graph = SubGraphsRequest::kMaxSeedsPerGraph; }),
+      IsOk());
+  // Two seeds a graph, and times of the edges.
+  const auto timed = OfWriters([](AskedOf& r) {
+                       r.seeds_per_graph = 2;
+                       r.options.edge_time_column = "when";
+                     }).value();
+  for (const size_t num_times : {1, 2, 3}) {
+    EXPECT_EQ(CheckOf(*timed,
+                      [&](SeedList& s) {
+                        s.nodes = Nodes({2, 1, 0});
+                        s.times.resize(num_times);
+                      }),
+              num_times == 2 ? "OK"
+                             : absl::StrCat("INVALID_ARGUMENT: seeds.times: ", num_times,
+                                            " of them, the seeds make 2 sub-graphs"));
+  }
+  EXPECT_EQ(CheckOf(*timed,
+                    [&](SeedList& s) {
+                      s.nodes = Nodes({2, 1, 0});
+                      s.occurrences = {0, 0};
+                    }),
+            "INVALID_ARGUMENT: seeds.occurrences: 2 of them, there are 3 seeds");
+  EXPECT_THAT(
+      EstimateSizes(timed, SeedList{Nodes({2, 1}), {}, {5}, nullptr}, {}, 5, Making(), nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "seeds.times: not with seeds_per_graph above 1"));
 }
 
 TEST(SubGraphsTest, EstimatesHaveTheirBounds) {
@@ -893,6 +1256,8 @@ TEST(SubGraphsTest, AllThatDecidesAnEpochIsInItsWords) {
               AllOf(StartsWith(absl::StrCat("sub-graphs of ", samples->source->request().Words(),
                                             " for 600 seeds ")),
                     EndsWith(" in windows of 130")));
+  EXPECT_EQ(samples->Words().find(" in windows of 130") - samples->Words().find(" seeds "),
+            7U + 32U);
   const auto expect_others = [&](auto change) {
     SamplesRequest changed = *samples;
     change(changed);
@@ -935,13 +1300,71 @@ TEST(SubGraphsTest, AllThatDecidesAnEpochIsInItsWords) {
   EXPECT_NE(options_of(plain, 1001), options);
   EpochRequest several = plain;
   several.rank_groups[0].shapes.push_back({40, 300, 30});
-  EXPECT_THAT(options_of(several, 1000), HasSubstr("; planner shapes-"));
+  const std::string of_shapes = options_of(several, 1000);
+  EXPECT_EQ(of_shapes.find("; rules ") - of_shapes.find("; planner shapes-"), 17U + 32U);
   EXPECT_NE(options_of(several, 1000), options_of(several, 1001));
   EpochRequest in_order = plain;
   in_order.in_order = true;
   EXPECT_THAT(
       options_of(in_order, 1000),
       EndsWith(absl::StrCat("; planner online-", kInOrderVersion, "; rules ", kRulesVersion)));
+}
+
+TEST(WindowBatchesTest, WhatDoesNotGoWithSamplesIsNamed) {
+  const auto refused = [](auto change, const std::string& why) {
+    EpochRequest request = AsTheyCome(Request());
+    auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+    change(request, *samples);
+    request.kinds = {samples};
+    EXPECT_THAT(Prepare(request, kPlanNone).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, why));
+  };
+  using Asked = EpochRequest;
+  using Samples = SamplesRequest;
+  refused(
+      [](Asked& r, Samples&) {
+        r.segments = SegmentsRequest{300, 1};
+      },
+      "epoch.segments: not together with samples, which come in windows");
+  refused([](Asked& r, Samples&) { r.said.oversize = true; },
+          "oversize_policy: must be unset with samples; samples.beyond_limits decides");
+  refused([](Asked& r, Samples&) { r.dataset = "d"; }, "samples: not together with a data set");
+  refused([](Asked& r, Samples&) { r.grouped = true; },
+          "samples: not together with grouped; seeds have no groups");
+  refused([](Asked&, Samples& s) { s.window = 65537; }, "samples.window: 65537, at most 65536");
+  EXPECT_THAT(Prepare(AsTheyCome(Request(/*window=*/65536)), kPlanNone), IsOk());
+  refused(
+      [](Asked&, Samples& s) {
+        SubGraphsRequest two = s.source->request();
+        two.seeds_per_graph = 2;
+        s.source =
+            SubGraphSource::Create(
+                std::make_shared<const OneGraphStore>(SmallSourceGraph(kNodes))->Open("g").value(),
+                two)
+                .value();
+        s.seeds.times = {1};
+      },
+      "seeds.times: not with seeds_per_graph above 1");
+  refused(
+      [](Asked& r, Samples&) {
+        r.subset = SubsetRequest{{600, 5}, {}};
+      },
+      "subset: there are 600 seeds, none with id 600");
+  refused(
+      [](Asked& r, Samples&) {
+        r.subset = SubsetRequest{{}, {{600, 5}}};
+      },
+      "samples: the subset or the draw has no seeds");
+  refused(
+      [](Asked& r, Samples&) {
+        r.draw = WeightedDraw{{1, 2}, 1, true};
+      },
+      "weights: 2, there are 600 seeds to draw from");
+  refused(
+      [](Asked& r, Samples&) {
+        r.draw = WeightedDraw{{}, uint64_t{1} << 32, true};
+      },
+      "draw: 4294967296 of 600 seeds, at most 4294967295");
 }
 
 TEST(WindowBatchesTest, StepsNeedRanksAndACost) {

@@ -88,13 +88,35 @@ TEST_F(SealRunsTest, ASealGoesOnWhenNobodyWaitsAndIsJoinedByWhoComesLater) {
   EXPECT_EQ(store_.num_seals(), 1);
 }
 
+// Each step of its work is told once, to those who watch.
+TEST_F(SealRunsTest, ProgressIsToldToThoseWhoWatch) {
+  PH_ASSERT_OK_AND_ASSIGN(auto first, Start());
+  {
+    const auto is_told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wakes_ == 1; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&is_told));
+  }
+  EXPECT_EQ(first->state().progress.done, 1U);
+  EXPECT_EQ(first->state().progress.total, 2U);
+  first = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(const auto second, Start());
+  EXPECT_EQ(second->state().progress.done, 1U);
+  store_.Release();
+  EXPECT_THAT(ResultOf(*second), IsOk());
+  End();
+  absl::MutexLock lock(&mutex_);
+  EXPECT_EQ(wakes_, 2);
+}
+
 TEST_F(SealRunsTest, AnotherRuleIsRefusedWhileItIsAtWork) {
   PH_ASSERT_OK_AND_ASSIGN(const auto first, Start());
   store_.AwaitSealing();
   SealOptions other;
   other.duplicates = DuplicateNodes::kLast;
   EXPECT_THAT(Start(other).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'g'")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "source graph 'g': is being sealed with another rule for nodes that were "
+                       "appended twice"));
   store_.Release();
   EXPECT_THAT(ResultOf(*first), IsOk());
 }

@@ -294,6 +294,7 @@ TEST(ReadRequestsTest, AnEpochOfSubGraphsOrOfParts) {
     std::string words = absl::StrCat(read.key.job, " ", read.Words(), GroupsWords(read), " ",
                                      read.Find<JoinedParts>() != nullptr);
     if (const auto* const samples = read.Find<SamplesRequest>()) {
+      EXPECT_EQ(samples->teller, &samples_kind);
       const SeedList& seeds = samples->seeds;
       absl::StrAppend(&words, " window ", samples->window, " exact ", samples->exact_steps,
                       " smaller ", samples->draws_smaller, " of ",
@@ -311,15 +312,27 @@ TEST(ReadRequestsTest, AnEpochOfSubGraphsOrOfParts) {
       TwoHopSpec(3, 2),
       "\" readout: true readout_columns { name: 'label' dtype: DATA_TYPE_INT8 } }");
   const std::string readout = "readout { name: 'label' data: '\\7\\10\\11' }";
+  const std::string label = absl::CHexEscape("\7\10\11");
   // A capacity that is not set is unlimited, and then the words are the same.
-  for (const std::string& nodes :
-       {std::string("numbers: '\\3\\0\\0\\0\\1\\0\\0\\0\\4\\0\\0\\0' occurrences: "
-                    "'\\1\\0\\0\\0\\2\\0\\0\\0\\3\\0\\0\\0' "),
-        std::string("ids { integers: '") + absl::CHexEscape(Uint64sToWire({3, 1, 4})) + "' } ",
-        std::string("rows: '") + absl::CHexEscape(Uint64sToWire({5, 9, 2})) + "' "}) {
-    ExpectRead(Request<v1::EpochSpec>(absl::StrCat(common, " seeds { ", nodes, readout, "} }")),
-               describe);
+  for (const auto& [nodes, words] : std::vector<std::pair<std::string, std::string>>{
+           {"numbers: '\\3\\0\\0\\0\\1\\0\\0\\0\\4\\0\\0\\0' occurrences: "
+            "'\\1\\0\\0\\0\\2\\0\\0\\0\\3\\0\\0\\0' ",
+            " nodes 3,1,4 occurrences 1,2,3"},
+           {absl::StrCat("ids { integers: '", absl::CHexEscape(Uint64sToWire({3, 1, 4})), "' } "),
+            " nodes 3,1,4 occurrences "},
+           {absl::StrCat("rows: '", absl::CHexEscape(Uint64sToWire({5, 9, 5})), "' "),
+            " nodes 5,9,5 occurrences 0,0,1"}}) {
+    const std::string read = ExpectRead(
+        Request<v1::EpochSpec>(absl::StrCat(common, " seeds { ", nodes, readout, "} }")), describe);
+    EXPECT_THAT(read, HasSubstr(" window 20 exact 1 smaller 0 of "));
+    EXPECT_THAT(read, ::testing::EndsWith(absl::StrCat(words, " times  readout ", label)));
   }
+  // All nodes, in windows as they are by default.
+  const absl::StatusOr<std::string> plain = describe(Request<v1::EpochSpec>(absl::StrCat(
+      "job: 'job' samples { sub_graphs { graph: 'g' text: \"", TwoHopSpec(3, 2), "\" } }")));
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_THAT(*plain, HasSubstr(" window 4096 exact 0 smaller 1 of "));
+  EXPECT_THAT(*plain, ::testing::EndsWith(" nodes all occurrences  times  readout "));
 }
 
 TEST(ReadRequestsTest, APlan) {

@@ -2,8 +2,10 @@
 
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -332,6 +334,65 @@ TEST_F(SampleHandlerTest, SeedsAreRefusedByTheirFields) {
               IsOk());
 }
 
+TEST_F(SampleHandlerTest, OptionsAreRefusedByTheirFields) {
+  const auto refused = [&](const std::string& text, const std::string& why) {
+    EXPECT_THAT(Accept(text), StatusIs(absl::StatusCode::kInvalidArgument, why)) << text;
+  };
+  const auto of = [](const std::string& option) {
+    return absl::StrCat("open { sub_graphs { graph: 'g' text: \"", TwoHopSpec(1, 1), "\" ", option,
+                        " } }");
+  };
+  refused(of("exclude: 9"), "exclude: 9 is not one of ExcludeLinks");
+  refused(Open("beyond_limits: 9"), "beyond_limits: 9 is not one of BeyondLimits");
+  refused(of("readout: true readout_columns { name: 'y' dtype: 99 }"),
+          "column 'y' of '_readout': dtype 99 is none");
+  refused("open { sub_graphs { graph: 'g' } }",
+          "sub_graphs: has no sampling spec: neither text nor binary");
+  EXPECT_THAT(Accept("flush {}"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                           "the first request of a stream must carry 'open'"));
+  SampleHandler without(
+      nullptr,
+      std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_, &memory_),
+      &memory_, &sampled_);
+  auto request = std::make_unique<v1::SampleRequest>();
+  request->mutable_open();
+  EXPECT_THAT(without.Accept(std::move(request)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "source graphs need a folder for data: the server was started without "
+                       "--data-dir"));
+}
+
+TEST_F(SampleHandlerTest, TheRowsOfTheReadoutComeWithTheSeeds) {
+  ASSERT_THAT(Accept(absl::StrCat("open { sub_graphs { graph: 'g' text: \"", TwoHopSpec(1, 1),
+                                  "\" readout: true readout_columns { name: 'label' dtype: "
+                                  "DATA_TYPE_INT8 } readout_columns { name: 'y' dtype: "
+                                  "DATA_TYPE_INT8 row_shape: 2 } } }")),
+              IsOk());
+  TakeAll();
+  const auto of = [](const std::string& readout) {
+    return absl::StrCat("seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' ", readout, " } }");
+  };
+  const auto refused = [&](const std::string& readout, const std::string& why) {
+    EXPECT_THAT(Accept(of(readout)), StatusIs(absl::StatusCode::kInvalidArgument, why));
+  };
+  const std::string label = "readout { name: 'label' data: 'ab' } ";
+  const std::string y = "readout { name: 'y' data: 'cdef' } ";
+  refused("", "seeds.readout: empty, but `_readout` has features, 'label' the first");
+  refused(label + label, "seeds.readout: column 'label' is there twice");
+  refused(label, "seeds.readout: column 'y' is missing");
+  refused(label + "readout { name: 'y' data: 'cde' }",
+          "seeds.readout: column 'y' has 3 bytes, 2 rows take 4");
+  ASSERT_THAT(Accept(of(y + label)), IsOk());
+  const std::vector<v1::SampleResponse> responses = TakeAll();
+  ASSERT_THAT(responses, SizeIs(1));
+  std::map<std::string, std::string> tensors;
+  for (const v1::TensorData& tensor : responses[0].graphs().tensors()) {
+    tensors[tensor.name()] = tensor.data();
+  }
+  EXPECT_EQ(tensors["_readout.label"], "ab");
+  EXPECT_EQ(tensors["_readout.y"], "cdef");
+}
+
 TEST_F(SampleHandlerTest, SeedsByTextAreCutByTheirLengths) {
   auto schema = SourceGraphSchema::Create({{"n", {}}}, {{"e", 0, 0, {}, std::nullopt}});
   const OneGraphStore named(
@@ -362,6 +423,96 @@ TEST_F(SampleHandlerTest, SeedsByTextAreCutByTheirLengths) {
               StatusIs(absl::StatusCode::kNotFound, "seeds: node set 'n' has no node 'd'"));
   EXPECT_THAT(of("text { lengths: 'abc' }"),
               StatusIs(kInvalid, "seeds.ids.text.lengths: 3 bytes, must be a multiple of 4"));
+}
+
+// 256 sub-graphs, or as many as have 16,384 rows.
+TEST_F(SampleHandlerTest, AnswersHaveAFewThousandRows) {
+  for (const auto& [first, second] : {std::pair(2, 1), std::pair(12, 12)}) {
+    handler_ = NewHandler();
+    ASSERT_THAT(Accept(Open("", first, second)), IsOk());
+    ASSERT_THAT(AcceptSeeds(AllNodes()), IsOk());
+    std::vector<uint64_t> sizes;
+    for (const v1::SampleResponse& response : TakeAll()) {
+      if (!response.has_graphs()) continue;
+      const std::vector<uint32_t> counts = Uint32sFromWire(response.graphs().sizes().counts());
+      sizes.push_back(counts.size() / 2);
+      const uint64_t rows = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+      const uint64_t last = counts.end()[-1] + counts.end()[-2];
+      EXPECT_LT(rows - last, 16384U);
+      if (first != 2 && sizes.size() == 1) {
+        EXPECT_GE(rows, 16384U);
+      }
+    }
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}), kNodes);
+    if (first == 2) {
+      EXPECT_THAT(sizes, ::testing::ElementsAre(256, kNodes - 256));
+    } else {
+      EXPECT_EQ(sizes.size(), 2U);
+    }
+  }
+}
+
+TEST_F(SampleHandlerTest, ARequestHasNoMoreSeedsThanAllowed) {
+  ASSERT_THAT(Accept(Open("")), IsOk());
+  TakeAll();
+  std::vector<uint32_t> nodes((1 << 20) + 1, 5);
+  EXPECT_THAT(AcceptSeeds(nodes), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           "seeds: 1048577 in one request, at most 1048576"));
+  EXPECT_FALSE(handler_->IsBusy());
+  nodes.pop_back();
+  EXPECT_THAT(AcceptSeeds(nodes), IsOk());
+  EXPECT_TRUE(handler_->IsBusy());
+}
+
+// What was drawn before comes first. The stream has ended then.
+TEST_F(SampleHandlerTest, ASubGraphThatCannotBeDrawnEndsTheStream) {
+  const std::string open =
+      absl::StrCat("open { sub_graphs { graph: 'g' seeds_per_graph: 3 text: \"", TwoHopSpec(1, 1),
+                   "\" } pack { limits { capacities { component: 'n' rows: 2 } } } }");
+  ASSERT_THAT(Accept(open), IsOk());
+  ASSERT_THAT(AcceptSeeds({5, 5, 5, 1, 2, 3}), IsOk());
+  EXPECT_TRUE(handler_->IsBusy());
+  absl::Status failure;
+  std::multiset<uint64_t> ids;
+  for (const v1::SampleResponse& response : TakeAll(&failure)) {
+    for (const uint64_t id : Uint64sFromWire(response.batch().graph_ids())) ids.insert(id);
+  }
+  const auto failed =
+      StatusIs(absl::StatusCode::kOutOfRange,
+               "sub-graph 1: the seeds alone do not fit: node set 'n' has 3 of them, the limit is "
+               "2");
+  EXPECT_THAT(failure, failed);
+  EXPECT_THAT(ids, ::testing::ElementsAre(0));
+  EXPECT_THAT(Accept("flush { token: 1 }"), failed);
+  EXPECT_THAT(handler_->Next().status(), failed);
+  EXPECT_FALSE(handler_->IsBusy());
+}
+
+// As a stream of graphs does for a device.
+TEST_F(SampleHandlerTest, TellsTheLimitsThatWereFoundForADevice) {
+  ASSERT_THAT(
+      Accept(Open("pack { device_profile { components { component: 'n' max_rows: 512 } components "
+                  "{ component: 'e' max_rows: 512 } components { component: 'graphs' max_rows: 64 "
+                  "} } calibration { num_graphs: 200 } drift { num_graphs: 1000 } }")),
+      IsOk());
+  std::vector<uint32_t> nodes;
+  for (uint32_t i = 0; i < 5000; ++i) nodes.push_back(i % 13);
+  for (uint32_t i = 0; i < 5000; ++i) nodes.push_back(12);
+  std::vector<v1::SampleResponse> responses;
+  const auto send = [&](const std::vector<uint32_t>& seeds) {
+    ASSERT_THAT(AcceptSeeds(seeds), IsOk());
+    for (v1::SampleResponse& next : TakeAll()) responses.push_back(std::move(next));
+  };
+  send(nodes);
+  send(std::vector<uint32_t>(10000, 0));
+  uint64_t tuned = 0;
+  uint64_t drifted = 0;
+  for (const v1::SampleResponse& response : responses) {
+    tuned += response.has_tuned();
+    drifted += response.has_drifted();
+  }
+  EXPECT_EQ(tuned, 1U);
+  EXPECT_GT(drifted, 0U);
 }
 
 TEST_F(SampleHandlerTest, AFlushIsAnsweredAfterTheBatches) {

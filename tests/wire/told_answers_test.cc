@@ -280,6 +280,142 @@ TEST(ToldAnswersTest, OfRowsOfAnyLength) {
   EXPECT_EQ(found.columns(0).lengths(), Uint32sToWire({3, 0, 1}));
 }
 
+// As many bytes as there may be, and three times as many are held; one less is refused.
+TEST(ToldAnswersTest, RowsAreNoMoreThanAMessageMayHave) {
+  SourceColumnSpec ragged;
+  ragged.name = "r";
+  ragged.dtype = DType::kInt16;
+  ragged.ragged = true;
+  SourceColumnSpec wide;
+  wide.name = "w";
+  wide.dtype = DType::kInt8;
+  wide.row_shape = {3};
+  MemoryNodeSet node_set;
+  node_set.num_nodes = 3;
+  node_set.text_ids = {"", "p", "rst"};
+  node_set.columns = {{"aabbccdd", {0, 0, 1, 4}}, {"123456789", {}}};
+  MemoryEdgeSet edge_set;
+  edge_set.sources = {0, 0, 2, 1};
+  edge_set.targets = {1, 2, 0, 2};
+  edge_set.columns.push_back({"xxxyyyzzzuuu", {}});
+  std::vector<MemoryNodeSet> node_sets;
+  node_sets.push_back(std::move(node_set));
+  std::vector<MemoryEdgeSet> edge_sets;
+  edge_sets.push_back(std::move(edge_set));
+  const auto graph =
+      MakeMemorySourceGraph(
+          SourceGraphSchema::Create({{"n", {ragged, wide}}}, {{"e", 0, 0, {wide}, std::nullopt}})
+              .value(),
+          /*version=*/42, std::move(node_sets), std::move(edge_sets))
+          .value();
+  const auto expect_bytes = [](const auto& answer, uint64_t bytes) {
+    MemoryBudget memory(3 * bytes);
+    MemoryHold hold;
+    EXPECT_THAT(answer(bytes, &memory, hold).status(), IsOk());
+    EXPECT_EQ(hold.bytes(), 3 * bytes);
+    EXPECT_THAT(answer(bytes - 1, &memory, hold).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("the rows take more than the ", bytes - 1,
+                                      " bytes that a message may have: ask for fewer")));
+    hold.Reset();
+    MemoryBudget less(3 * bytes - 1);
+    EXPECT_THAT(
+        answer(bytes, &less, hold).status(),
+        StatusIs(absl::StatusCode::kResourceExhausted,
+                 HasSubstr(absl::StrCat(" rows of a source graph of ", 3 * bytes, " bytes "))));
+  };
+  for (const bool by_id : {false, true}) {
+    for (const bool with_rows : {false, true}) {
+      v1::LookupNodesRequest nodes;
+      nodes.set_node_set("n");
+      nodes.set_all_columns(true);
+      nodes.set_with_rows(with_rows);
+      if (by_id) {
+        nodes.mutable_ids()->mutable_text()->set_data("rstqp");
+        nodes.mutable_ids()->mutable_text()->set_lengths(Uint32sToWire({3, 1, 1}));
+      } else {
+        nodes.set_numbers(Uint32sToWire({2, 1, 0}));
+      }
+      // A number of each; ids, if they were not given; a length, and 2 for each of its numbers; 3.
+      const uint64_t ids = by_id ? 0 : 3 * 4 + 4;
+      expect_bytes([&](size_t most, MemoryBudget* memory,
+                       MemoryHold& hold) { return LookUpNodes(nodes, *graph, most, memory, hold); },
+                   1024 + 3 * 4 + ids + (3 * 4 + 4 * 2) + 3 * 3 + (with_rows ? 3 * 8 : 0));
+    }
+  }
+  for (const bool with_rows : {false, true}) {
+    v1::ReadEdgesRequest edges;
+    edges.set_edge_set("e");
+    edges.set_first_edge(1);
+    edges.set_num_edges(3);
+    edges.set_all_columns(true);
+    edges.set_with_rows(with_rows);
+    expect_bytes([&](size_t most, MemoryBudget* memory,
+                     MemoryHold& hold) { return ReadEdges(edges, *graph, most, memory, hold); },
+                 1024 + 3 * 8 + 3 * 3 + (with_rows ? 3 * 8 : 0));
+  }
+  // What is not there has no rows: zeros, or none at all.
+  v1::LookupNodesRequest nodes;
+  nodes.set_node_set("n");
+  nodes.set_all_columns(true);
+  nodes.set_with_rows(true);
+  nodes.mutable_ids()->mutable_text()->set_data("rstqp");
+  nodes.mutable_ids()->mutable_text()->set_lengths(Uint32sToWire({3, 1, 1}));
+  MemoryHold hold;
+  PH_ASSERT_OK_AND_ASSIGN(const v1::LookupNodesResponse found,
+                          LookUpNodes(nodes, *graph, 1 << 20, nullptr, hold));
+  EXPECT_EQ(hold.bytes(), 0U);
+  EXPECT_EQ(found.version(), 42U);
+  EXPECT_EQ(found.numbers(), Uint32sToWire({2, 0xffffffff, 1}));
+  EXPECT_EQ(found.rows(), Uint64sToWire({2, ~uint64_t{0}, 1}));
+  EXPECT_EQ(found.columns(0).data(), "bbccddaa");
+  EXPECT_EQ(found.columns(0).lengths(), Uint32sToWire({3, 0, 1}));
+  EXPECT_EQ(found.columns(1).data(), std::string("789\0\0\0"
+                                                 "456",
+                                                 9));
+  EXPECT_EQ(found.columns(1).lengths(), "");
+}
+
+// Each way to name nodes says what is wrong with it.
+TEST(ToldAnswersTest, RowsThatCannotBeLookedUpAreNamed) {
+  const auto graph = SmallSourceGraph(60);
+  const auto nodes = [&](auto change) {
+    v1::LookupNodesRequest request;
+    request.set_node_set("n");
+    change(request);
+    MemoryHold hold;
+    return LookUpNodes(request, *graph, size_t{1} << 30, nullptr, hold).status().ToString();
+  };
+  const auto edges = [&](auto change) {
+    v1::ReadEdgesRequest request;
+    request.set_edge_set("e");
+    change(request);
+    MemoryHold hold;
+    return ReadEdges(request, *graph, size_t{1} << 30, nullptr, hold).status().ToString();
+  };
+  using Nodes = v1::LookupNodesRequest;
+  using Edges = v1::ReadEdgesRequest;
+  EXPECT_EQ(nodes([](Nodes& r) { r.set_node_set("m"); }),
+            "INVALID_ARGUMENT: node_set: there is no node set 'm'");
+  EXPECT_EQ(nodes([](Nodes& r) { r.add_columns("y"); }),
+            "INVALID_ARGUMENT: columns: 'n' has no column 'y'");
+  EXPECT_EQ(nodes([](Nodes& r) { r.set_numbers("abc"); }),
+            "INVALID_ARGUMENT: numbers: 3 bytes, a number has 4");
+  EXPECT_EQ(nodes([](Nodes& r) {
+              r.set_numbers(Uint32sToWire({59, 60}));
+            }),
+            "OUT_OF_RANGE: numbers: row 1 is 60, 'n' has 60 nodes");
+  EXPECT_EQ(edges([](Edges& r) { r.set_edge_set("d"); }),
+            "INVALID_ARGUMENT: edge_set: there is no edge set 'd'");
+  const uint64_t all = graph->num_edges(0);
+  EXPECT_EQ(edges([&](Edges& r) { r.set_first_edge(all); }), "OK");
+  EXPECT_EQ(edges([&](Edges& r) { r.set_first_edge(all + 1); }),
+            absl::StrCat("OUT_OF_RANGE: first_edge: ", all + 1, ", 'e' has ", all, " edges"));
+  EXPECT_EQ(edges([](Edges& r) { r.set_num_edges(1 << 24); }), "OK");
+  EXPECT_EQ(edges([](Edges& r) { r.set_num_edges((1 << 24) + 1); }),
+            "INVALID_ARGUMENT: 16777217 rows, beyond 16777216");
+}
+
 TunedShape ShapeOf(uint64_t number) {
   TunedShape shape;
   shape.capacities = {number + 1, number + 2, number + 3};

@@ -1,11 +1,16 @@
 // The laws of stored source graphs.
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
@@ -22,8 +28,12 @@
 #include "service/base/seeded_random.h"
 #include "service/stores/limits/retention.h"
 #include "service/wings/graphs/source_graphs/retained_source_graphs.h"
+#include "service/wings/graphs/stored/array_file.h"
+#include "service/wings/graphs/stored/disk_space.h"
 #include "service/wings/graphs/stored/graph_files.h"
 #include "service/wings/graphs/stored/row_records.h"
+#include "service/wings/graphs/stored/source_graph_check.h"
+#include "service/wings/graphs/stored/source_graph_names.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/accounting.h"
 #include "tests/support/temporary_folder.h"
@@ -309,7 +319,8 @@ TEST_F(FileSourceGraphStoreTest, CountsAreThoseOfTheRows) {
 TEST_F(FileSourceGraphStoreTest, ProgressComesToItsEnd) {
   Create("a");
   SeededRandom random(6);
-  RowsOfGraph rows = RandomRows(random, 3000, 20000);
+  // Each step counts more of them than it may be late.
+  RowsOfGraph rows = RandomRows(random, 10000, 20000);
   // Nodes that edges make are more to do than is known in the beginning.
   std::set<std::pair<size_t, std::string>> ids;
   for (const RowOfNode& row : rows.nodes) ids.emplace(row.set, row.id);
@@ -524,6 +535,16 @@ TEST_F(FileSourceGraphStoreTest, ANodeWithTwoRowsIsRefusedOrChosen) {
   options.duplicates = DuplicateNodes::kLast;
   ASSERT_TRUE(Seal("a", options).ok());
   EXPECT_EQ(ReadSealed("a").nodes[0][0].cells[0], BytesOf(uint64_t{2}));
+  // By producers, the first row is that which was not taken.
+  const auto nodes_of = [&](std::vector<uint64_t> rows) {
+    return FindNodesOfRows(**store_->Open("a"), 0, rows, "rows");
+  };
+  EXPECT_THAT(*nodes_of({2, 1}), ElementsAre(0, 1));
+  EXPECT_EQ(nodes_of({1, 0}).status().ToString(),
+            "OUT_OF_RANGE: rows: row 0 at position 1: its node of 'paper' was there twice, and "
+            "another row was taken");
+  EXPECT_EQ(nodes_of({3}).status().ToString(),
+            "OUT_OF_RANGE: rows: row 3 at position 0, node set 'paper' has 3 rows");
 
   Create("b");
   Append("b", second, "q", 1);
@@ -1220,6 +1241,79 @@ TEST(RowRecordsTest, ARecordIsReadAsItWasWrittenAndNothingElseIs) {
   EXPECT_EQ(view(good, /*cut=*/64).code(), absl::StatusCode::kDataLoss);
 }
 
+// A small file with these fields of its message, and the right checksum.
+std::string FileOf(const std::string& fields, uint32_t version = 1) {
+  std::string bytes = "PHGRAPH\n" + BytesOf(version);
+  bytes += BytesOf(static_cast<uint32_t>(fields.size())) + fields;
+  return bytes + BytesOf(Crc32c(bytes));
+}
+
+// Bytes that no release has written, or that another one has.
+TEST(GraphFilesTest, OnlyWhatThisReleaseWritesIsRead) {
+  GraphDefinition definition;
+  definition.name = "a";
+  definition.id = 7;
+  definition.schema = std::make_shared<const SourceGraphSchema>(
+      *SourceGraphSchema::Create({{"n", {{"x", DType::kFloat64, {3}, false, false}}}}, {}));
+  definition.options.node_sets.resize(1);
+  const std::string good = EncodeDefinition(definition);
+  const std::string fields = good.substr(16, good.size() - 20);
+  EXPECT_EQ(FileOf(fields), good);
+  const auto said = [](const std::string& bytes) {
+    return DecodeGraphDefinition("file", bytes).status().ToString();
+  };
+  EXPECT_EQ(said(good), "OK");
+  const std::string none = "DATA_LOSS: file: is cut off, or is no file of a source graph";
+  EXPECT_EQ(said(""), none);
+  EXPECT_EQ(said(good.substr(0, 19)), none);
+  EXPECT_EQ(said("Q" + good.substr(1)), none);
+  EXPECT_EQ(said(good.substr(0, 20)), "DATA_LOSS: file: fails its checksum");
+  EXPECT_EQ(said(FileOf(fields, 2)),
+            "FAILED_PRECONDITION: file: has format 2, this release reads format 1");
+  std::string longer = good.substr(0, good.size() - 4) + "x";
+  longer += BytesOf(Crc32c(longer));
+  EXPECT_EQ(said(longer), "DATA_LOSS: file: has another length than it says");
+  EXPECT_EQ(said(FileOf("")), "DATA_LOSS: file: the schema has no node set");
+  const std::string not_written = "DATA_LOSS: file: has fields that this release does not write";
+  EXPECT_EQ(said(FileOf(fields + "\x0a")), not_written);
+  // A name, which comes first, once more; and field 31 of a later release.
+  EXPECT_EQ(said(FileOf(fields + "\x0a\x01" + "a")), not_written);
+  EXPECT_EQ(said(FileOf(fields + "\xf8\x01\x01")), not_written);
+  std::string other_type = fields;
+  const size_t dtype = other_type.find(std::string("\x10") + static_cast<char>(DType::kFloat64));
+  ASSERT_NE(dtype, std::string::npos);
+  other_type[dtype + 1] = static_cast<char>(DType::kFloat64) + 1;
+  EXPECT_EQ(said(FileOf(other_type)), "DATA_LOSS: file: has an unknown element type");
+
+  GraphManifest manifest;
+  manifest.name = "a";
+  manifest.id = 7;
+  manifest.version = 9;
+  manifest.num_nodes = {3};
+  manifest.arrays = {{"node0.ids", 24, {5}}};
+  manifest.producers.emplace("p", ProducerHistory(4, {1, 2}, 60));
+  const std::string sealed = EncodeManifest(manifest);
+  const std::string of_manifest = sealed.substr(16, sealed.size() - 20);
+  const auto said_of_manifest = [](const std::string& bytes) {
+    return DecodeGraphManifest("file", bytes).status().ToString();
+  };
+  EXPECT_EQ(said_of_manifest(sealed), "OK");
+  EXPECT_EQ(said_of_manifest(FileOf(of_manifest + "\xf8\x01\x01")), not_written);
+  manifest.producers.clear();
+  for (const uint64_t last : {2, 1}) {
+    // Named "p", with a number and two digests.
+    const std::string producer =
+        std::string("\x0a\x01p\x10") + static_cast<char>(last) + "\x1a\x08" + "abcdefgh";
+    const std::string before = EncodeManifest(manifest);
+    std::string with = before.substr(16, before.size() - 20);
+    // The name of the graph comes last.
+    with.insert(with.size() - 3,
+                absl::StrCat("\x32", std::string(1, static_cast<char>(producer.size())), producer));
+    EXPECT_EQ(said_of_manifest(FileOf(with)),
+              last == 2 ? "OK" : "DATA_LOSS: file: a producer has more digests than requests");
+  }
+}
+
 TEST(RowRecordsTest, AHeaderOfNumbersThatCannotBeIsNone) {
   const auto is_read = [](uint64_t record_bytes, uint32_t index_bytes) {
     RowHeader header;
@@ -1235,6 +1329,83 @@ TEST(RowRecordsTest, AHeaderOfNumbersThatCannotBeIsNone) {
   EXPECT_FALSE(is_read((uint64_t{1} << 32) + 64, 0));
 }
 
+// Up to the bound exactly; what a graph finds no room for in the store is not counted of it.
+TEST(GraphSpaceTest, TakesUpToItsBoundsAndNoMore) {
+  const std::string folder = testing::TempDir();
+  const auto refused = [](const absl::Status& status, const std::string& why) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(status.message(), why);
+  };
+  const auto store = std::make_shared<DiskSpace>(folder, 100, 0);
+  GraphSpace bounded(store, "g", 60);
+  GraphSpace other(store, "h", 0);
+  refused(bounded.Take(61),
+          "source graph 'g' takes 0 bytes of the disk; 61 more are beyond its max_bytes of 60");
+  EXPECT_TRUE(bounded.Take(60).ok());
+  EXPECT_TRUE(bounded.Take(0).ok());
+  refused(bounded.Take(1),
+          "source graph 'g' takes 60 bytes of the disk; 1 more are beyond its max_bytes of 60");
+  refused(other.Take(41),
+          "source graphs take 60 bytes of the disk; 41 more are beyond the bound of 100");
+  EXPECT_EQ(other.used(), 0U);
+  EXPECT_TRUE(other.Take(40).ok());
+  EXPECT_EQ(store->used(), 100U);
+  // What is there already is counted, also beyond the bounds.
+  bounded.TakeStored(5);
+  EXPECT_EQ(bounded.used(), 65U);
+  EXPECT_EQ(store->used(), 105U);
+  refused(bounded.Take(0),
+          "source graph 'g' takes 65 bytes of the disk; 0 more are beyond its max_bytes of 60");
+  refused(other.Take(0),
+          "source graphs take 105 bytes of the disk; 0 more are beyond the bound of "
+          "100");
+  bounded.Give(65);
+  EXPECT_EQ(bounded.used(), 0U);
+  EXPECT_EQ(store->used(), 40U);
+  DiskSpace full(folder, UINT64_MAX, UINT64_MAX);
+  EXPECT_THAT(std::string(full.Take(7).message()),
+              testing::MatchesRegex(absl::StrCat(
+                  "no space left on the disk of ", folder,
+                  ": it has [0-9]+ bytes; 7 more would leave less than ", UINT64_MAX)));
+}
+
+// Bytes, numbers and zeros, within blocks and across their ends.
+TEST_F(FileSourceGraphStoreTest, AnArrayIsWrittenInBlocks) {
+  constexpr uint64_t kBlock = ArrayInfo::kBlockBytes;
+  const auto store = std::make_shared<DiskSpace>(folder_, UINT64_MAX, 0);
+  GraphSpace space(store, "g", 0);
+  ArrayWriter writer = *ArrayWriter::Create(folder_, "array", &space);
+  std::string expected;
+  const auto append = [&](const std::string& bytes) {
+    EXPECT_TRUE(writer.Append(bytes).ok());
+    expected += bytes;
+    EXPECT_EQ(writer.bytes(), expected.size());
+  };
+  const auto append_zeros = [&](uint64_t bytes) {
+    EXPECT_TRUE(writer.AppendZeros(bytes).ok());
+    expected.append(bytes, '\0');
+    EXPECT_EQ(writer.bytes(), expected.size());
+  };
+  append("ab");
+  append_zeros(3);
+  append(std::string(kBlock - 5, 'x'));  // A whole block, which is written with what comes next.
+  append("c");
+  append(std::string(2 * kBlock, 'y'));
+  append_zeros(2 * kBlock - 1);
+  append_zeros(kBlock);
+  EXPECT_TRUE(writer.AppendValue(uint64_t{0x0102030405060708}).ok());
+  expected += BytesOf(uint64_t{0x0102030405060708});
+  const ArrayInfo info = *writer.Finish();
+  EXPECT_EQ(info.name, "array");
+  EXPECT_EQ(info.bytes, expected.size());
+  EXPECT_EQ(space.used(), expected.size());
+  ASSERT_EQ(info.block_crcs.size(), (expected.size() + kBlock - 1) / kBlock);
+  for (size_t b = 0; b < info.block_crcs.size(); ++b) {
+    EXPECT_EQ(info.block_crcs[b], Crc32c(absl::string_view(expected).substr(b * kBlock, kBlock)));
+  }
+  EXPECT_TRUE(*ReadWhole(folder_ + "/array") == expected);
+}
+
 // A large column is checked by blocks, as its rows are read; what was found sound stays so.
 TEST_F(FileSourceGraphStoreTest, ColumnsAreCheckedByBlocks) {
   const SourceGraphSchema schema =
@@ -1247,6 +1418,21 @@ TEST_F(FileSourceGraphStoreTest, ColumnsAreCheckedByBlocks) {
   SourceGraphChunk chunk;
   chunk.nodes = {{0, kRows, {true, ids, ""}, {{data, ""}}}};
   ASSERT_TRUE(store_->Append({"large", 0}, chunk, std::nullopt).ok());
+  // The last record is read again, piece by piece, as nobody says that it is durable.
+  const auto log = Files("rows").front();
+  const uint64_t log_bytes = std::filesystem::file_size(log);
+  Reopen();
+  EXPECT_EQ(std::filesystem::file_size(log), log_bytes);
+  EXPECT_EQ(store_->Get("large")->num_nodes[0], kRows);
+  EXPECT_TRUE(store_->Verify("large", kGoOn)->ok());
+  // One that is behind says so of a damaged one, however large that is.
+  ASSERT_TRUE(store_->Append({"large", 0}, SourceGraphChunk(), ProducerSequence{"p", 1}).ok());
+  FlipByte(log, 128 + 20);
+  Reopen();
+  EXPECT_THAT(std::string(store_->Get("large").status().message()),
+              HasSubstr("rows: the record at byte 128 is damaged"));
+  FlipByte(log, 128 + 20);
+  Reopen();
   ASSERT_TRUE(Seal("large").ok());
   const auto file = Files("node0.column0").front();
   ASSERT_EQ(std::filesystem::file_size(file), kRows * 1024);
@@ -1412,6 +1598,235 @@ TEST_F(FileSourceGraphStoreTest, ADamagedRecordIsFound) {
   Reopen();
   EXPECT_TRUE(TryAppend("a", rows, "p", 2)->is_repetition);
   EXPECT_TRUE(Seal("a").ok());
+}
+
+// What a check, or a repair, tells of a folder of graphs, in words without the folder's name.
+class ToldDamage {
+ public:
+  explicit ToldDamage(const std::string& folder) : folder_(folder) {}
+  void operator()(const StoredDamage& damage) {
+    told.push_back(absl::StrReplaceAll(
+        absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost),
+        {{folder_ + "/", ""}}));
+  }
+  std::vector<std::string> told;
+
+ private:
+  const std::string folder_;
+};
+
+std::vector<std::string> FoundIn(const std::string& folder) {
+  ToldDamage found(folder);
+  const auto checked = CheckSourceGraphFolders(
+      folder, [&](const StoredDamage& damage) { found(damage); },
+      [](const std::string&, const std::string&) {});
+  if (!checked.ok()) found.told.push_back(checked.status().ToString());
+  return found.told;
+}
+
+// A copy of the folder of a store that is not open, for each damage.
+class SourceGraphCheckTest : public FileSourceGraphStoreTest {
+ protected:
+  SourceGraphCheckTest() {
+    SeededRandom random(31);
+    const RowsOfGraph rows = RandomRows(random, 20, 30);
+    for (const char* const name : {"a", "b", "open"}) {
+      Create(name);
+      Append(name, rows);
+      folders_[name] = SourceGraphFolderName(store_->Get(name)->id);
+    }
+    EXPECT_TRUE(Seal("a").ok());
+    EXPECT_TRUE(Seal("b").ok());
+    store_.reset();
+    CopyAnew();
+  }
+  ~SourceGraphCheckTest() override { std::filesystem::remove_all(copy_); }
+
+  void CopyAnew() const {
+    std::filesystem::remove_all(copy_);
+    std::filesystem::copy(folder_, copy_, std::filesystem::copy_options::recursive);
+  }
+  // A file of a graph of the copy.
+  std::filesystem::path In(const std::string& graph, const std::string& file) const {
+    return copy_ + "/" + folders_.at(graph) + "/" + file;
+  }
+  template <typename Change>
+  std::vector<std::string> FoundAfter(const Change& change) const {
+    CopyAnew();
+    change();
+    return FoundIn(copy_);
+  }
+  static constexpr auto kNoCompanions = [](const std::string&, const std::string&) {
+    return absl::OkStatus();
+  };
+
+  const std::string copy_ = folder_ + ".copy";
+  std::map<std::string, std::string> folders_;
+};
+
+TEST_F(SourceGraphCheckTest, TellsWhatIsDamagedAndWhatThatCosts) {
+  const std::string& a = folders_["a"];
+  const std::string& open = folders_["open"];
+  EXPECT_THAT(FoundIn(copy_), testing::IsEmpty());
+  EXPECT_EQ(*CheckSourceGraphFolders(
+                copy_ + "/none", [](const StoredDamage&) {},
+                [](const std::string&, const std::string&) {}),
+            0U);
+  std::map<std::string, std::string> companions;
+  EXPECT_EQ(*CheckSourceGraphFolders(
+                copy_, [](const StoredDamage&) {},
+                [&](const std::string& graph, const std::string& companion) {
+                  companions[graph] = companion;
+                }),
+            3U);
+  for (const auto& [graph, companion] : companions) EXPECT_EQ(companion, In(graph, "companion"));
+  EXPECT_EQ(companions.size(), 3U);
+
+  const uint64_t bytes = std::filesystem::file_size(In("open", "rows"));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::resize_file(In("open", "rows"), bytes + 70); }),
+              ElementsAre(absl::StrCat(
+                  open, "/rows|bytes ", bytes, " to ", bytes + 70,
+                  "|are no whole record|nothing if the server or the machine ended while they were "
+                  "written; otherwise the last append")));
+  EXPECT_THAT(FoundAfter([&] { FlipByte(In("open", "rows"), bytes - 1); }),
+              ElementsAre(absl::StrCat(
+                  open, "/rows|bytes 128 to ", bytes,
+                  "|are no whole record|nothing if the server or the machine ended while they were "
+                  "written; otherwise the last append")));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::remove(In("open", "rows")); }),
+              ElementsAre(open + "/rows||is missing|source graph 'open'"));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::remove(In("a", "manifest")); }),
+              ElementsAre(a + "/manifest||is missing|source graph 'a'"));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::remove_all(In("a", "companion")); }),
+              ElementsAre(a + "/companion||is missing|the partitions of source graph 'a'"));
+  EXPECT_THAT(FoundAfter([&] { FlipByte(In("a", "definition"), 30); }),
+              ElementsAre(absl::StrCat(a, "/definition||", a,
+                                       "/definition: fails its checksum|source graph 'a'")));
+  EXPECT_THAT(FoundAfter([&] { FlipByte(In("a", "manifest"), 30); }),
+              ElementsAre(absl::StrCat(a, "||", a,
+                                       "/manifest: fails its checksum|source graph "
+                                       "'a'")));
+  EXPECT_THAT(
+      FoundAfter([&] { FlipByte(In("a", "arrays/node0.ids"), 3); }),
+      ElementsAre(testing::MatchesRegex(
+          a + "/arrays/node0.ids..bytes 0 to [0-9]+ fail their checksum.source graph 'a'")));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::remove(In("a", "arrays/node0.ids")); }),
+              ElementsAre(a + "/arrays/node0.ids||is missing|source graph 'a'"));
+  EXPECT_THAT(FoundAfter([&] {
+                std::filesystem::copy_file(In("b", "manifest"), In("a", "manifest"),
+                                           std::filesystem::copy_options::overwrite_existing);
+              }),
+              ElementsAre(absl::StrCat(a, "||", a,
+                                       "/manifest: is that of another graph|source graph 'a'")));
+  EXPECT_THAT(FoundAfter([&] { std::filesystem::remove_all(copy_ + "/" + a); }),
+              ElementsAre(a + "||is missing|source graph 'a'"));
+  EXPECT_THAT(
+      FoundAfter([&] {
+        std::filesystem::copy(copy_ + "/" + a, copy_ + "/ffffffffffffffff",
+                              std::filesystem::copy_options::recursive);
+      }),
+      ElementsAre(absl::StrCat("ffffffffffffffff||has a source graph of the same name as ", a,
+                               "|no server starts before one of the two, of source graph "
+                               "'a', is moved away")));
+  EXPECT_THAT(FoundAfter([&] { FlipByte(copy_ + "/graphs", 60); }),
+              ElementsAre("graphs||'graphs' is damaged, or was written by a later release of "
+                          "packhoused|nothing that is there: packhoused store repair "
+                          "--accept-missing writes it anew"));
+}
+
+TEST_F(SourceGraphCheckTest, WhatIsMissingIsAccepted) {
+  FlipByte(copy_ + "/graphs", 60);
+  std::filesystem::remove_all(In("a", "companion"));
+  ToldDamage missing(copy_);
+  std::vector<std::string> companions;
+  const auto accept = [&](const absl::Status& of_companions) {
+    return AcceptMissingSourceGraphs(
+        copy_, [&](const StoredDamage& damage) { missing(damage); },
+        [&](const std::string& graph, const std::string& companion) {
+          EXPECT_EQ(companion, In(graph, "companion"));
+          companions.push_back(graph);
+          return of_companions;
+        });
+  };
+  EXPECT_TRUE(accept(absl::OkStatus()).ok());
+  EXPECT_EQ(missing.told.size(), 2U);
+  EXPECT_THAT(companions, testing::UnorderedElementsAre("a", "b", "open"));
+  // The list is of those that are there, by the list alone.
+  EXPECT_TRUE(std::filesystem::is_directory(In("a", "companion")));
+  EXPECT_THAT(FoundIn(copy_), testing::IsEmpty());
+  const absl::Status failed = absl::UnavailableError("not now");
+  EXPECT_EQ(accept(failed), failed);
+  EXPECT_EQ(missing.told.size(), 2U);
+  EXPECT_TRUE(AcceptMissingSourceGraphs(
+                  copy_ + "/none", [](const StoredDamage&) { ADD_FAILURE(); },
+                  [&](const std::string&, const std::string&) { return failed; })
+                  .ok());
+}
+
+TEST_F(SourceGraphCheckTest, OnlyADamagedGraphIsDropped) {
+  const auto drop = [&](const std::string& name) {
+    return DropDamagedSourceGraph(copy_, name).ToString();
+  };
+  EXPECT_EQ(drop("c"), "NOT_FOUND: source graph 'c': there is none");
+  EXPECT_EQ(drop("a"), "FAILED_PRECONDITION: source graph 'a' is sound: a server can delete it");
+  EXPECT_EQ(DropDamagedSourceGraph(copy_ + "/none", "a").ToString(),
+            "NOT_FOUND: source graph 'a': there is none");
+  FlipByte(In("a", "definition"), 30);
+  EXPECT_EQ(drop("a"), "OK");
+  EXPECT_FALSE(std::filesystem::exists(copy_ + "/" + folders_["a"]));
+  EXPECT_FALSE(std::filesystem::exists(copy_ + "/" + folders_["a"] + ".deleted"));
+  EXPECT_THAT(FoundIn(copy_), testing::IsEmpty());
+  // By what the list calls it, if it does not say so itself; or by its folder.
+  FlipByte(In("b", "definition"), 30);
+  FlipByte(In("b", "manifest"), 30);
+  const std::string other = "0123456789abcdef";
+  std::filesystem::copy(copy_ + "/" + folders_["b"], copy_ + "/" + other,
+                        std::filesystem::copy_options::recursive);
+  EXPECT_EQ(FoundIn(copy_).size(), 2U);
+  EXPECT_THAT(FoundIn(copy_)[1] + FoundIn(copy_)[0],
+              AllOf(HasSubstr("source graph 'b'"), HasSubstr("source graph '" + other + "'")));
+  EXPECT_EQ(drop("b"), "OK");
+  EXPECT_FALSE(std::filesystem::exists(copy_ + "/" + folders_["b"]));
+  EXPECT_EQ(drop(other), "OK");
+  EXPECT_FALSE(std::filesystem::exists(copy_ + "/" + other));
+  // One that is listed alone.
+  std::filesystem::remove_all(copy_ + "/" + folders_["open"]);
+  EXPECT_EQ(drop("open"), "OK");
+  EXPECT_EQ(drop("open"), "NOT_FOUND: source graph 'open': there is none");
+  EXPECT_THAT(FoundIn(copy_), testing::IsEmpty());
+}
+
+TEST_F(SourceGraphCheckTest, AFolderThatIsOpenIsLeftAlone) {
+  FileSourceGraphStore::Options options = Options();
+  options.folder = copy_;
+  Reopen(options);
+  const std::string in_use =
+      absl::StrCat("FAILED_PRECONDITION: store '", copy_, "' is in use by process ", ::getpid());
+  EXPECT_THAT(FoundIn(copy_), ElementsAre(in_use));
+  EXPECT_EQ(DropDamagedSourceGraph(copy_, "a").ToString(), in_use);
+  EXPECT_EQ(AcceptMissingSourceGraphs(
+                copy_, [](const StoredDamage&) {}, kNoCompanions)
+                .ToString(),
+            in_use);
+}
+
+TEST(TellDamageTest, MoreThanAreListedAreCounted) {
+  SourceGraphVerifyReport report;
+  report.damaged = {absl::DataLossError("/g/rows: is cut: off"),
+                    absl::DataLossError("is lost: all"), absl::DataLossError("/g/rows")};
+  report.num_damaged = 5;
+  std::vector<std::string> told;
+  TellDamage("/g", "much", report, [&](const StoredDamage& damage) {
+    told.push_back(
+        absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
+  });
+  EXPECT_THAT(told, ElementsAre("/g/rows||is cut: off|much", "/g||is lost: all|much",
+                                "/g||/g/rows|much", "/g||2 more places|much"));
+  told.clear();
+  report.num_damaged = 3;
+  TellDamage("/g", "much", report,
+             [&](const StoredDamage& damage) { told.push_back(damage.what); });
+  EXPECT_EQ(told.size(), 3U);
 }
 
 TEST_F(FileSourceGraphStoreTest, ListsInPages) {

@@ -410,7 +410,7 @@ bool Drawing::TakeInduced(size_t edge_set, TimeRange times) {
                 return a.source != b.source ? a.source < b.source : a.number < b.number;
               });
   }
-  if (is_damaged_ || rooms_.induced.size() > most) return false;
+  if (is_damaged_) return false;
   SampledEdges& edges = result_.edge_sets[edge_set];
   edges.sources.clear();
   edges.targets.clear();

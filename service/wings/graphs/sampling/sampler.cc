@@ -163,23 +163,21 @@ absl::Status Sampler::CheckRequest(const DrawRequest& request) const {
 
 absl::Status Sampler::SeedsDoNotFit(const DrawRequest& request, const SampledGraph& last) const {
   const SourceGraphSchema& schema = graph_->schema();
-  const auto message = [](absl::string_view kind, absl::string_view name, uint64_t count,
-                          uint64_t limit) {
-    return absl::OutOfRangeError(absl::StrCat("the seeds alone do not fit: ", kind, " set ",
-                                              Quoted(name), " has ", count,
-                                              " of them, the limit is ", limit));
-  };
   for (size_t n = 0; n < request.limits.nodes.size(); ++n) {
     const uint64_t count = last.node_sets[n].numbers.size();
     if (count <= request.limits.nodes[n]) continue;
-    return message("node", schema.node_sets()[plan_->node_sets()[n]].name, count,
-                   request.limits.nodes[n]);
+    return absl::OutOfRangeError(
+        absl::StrCat("the seeds alone do not fit: node set ",
+                     Quoted(schema.node_sets()[plan_->node_sets()[n]].name), " has ", count,
+                     " of them, the limit is ", request.limits.nodes[n]));
   }
+  // Nobody looks for more edges between them than one beyond the limit.
   for (size_t e = 0; e < request.limits.edges.size(); ++e) {
-    const uint64_t count = last.edge_sets[e].sources.size();
-    if (count <= request.limits.edges[e]) continue;
-    return message("edge", schema.edge_sets()[plan_->edge_sets()[e].edge_set].name, count,
-                   request.limits.edges[e]);
+    if (last.edge_sets[e].sources.size() <= request.limits.edges[e]) continue;
+    return absl::OutOfRangeError(
+        absl::StrCat("the seeds alone do not fit: edge set ",
+                     Quoted(schema.edge_sets()[plan_->edge_sets()[e].edge_set].name),
+                     " has more than ", request.limits.edges[e], " edges between them"));
   }
   return absl::OutOfRangeError(
       absl::StrCat("the seeds alone do not fit: with the edges between them there are more than ",

@@ -27,6 +27,8 @@ namespace {
 constexpr absl::string_view kGraphMagic = "PHGRAPH\n";
 constexpr uint32_t kGraphVersion = 1;
 constexpr size_t kGraphHeader = 16;
+// Nor does it write again what a later release has added.
+constexpr absl::string_view kNotWritten = "has fields that this release does not write";
 
 void AddU32(uint32_t value, std::string& bytes) {
   char raw[sizeof(value)];
@@ -71,9 +73,8 @@ absl::StatusOr<Message> Unsealed(const std::string& where, absl::string_view byt
     return lost("has another length than it says");
   }
   Message message;
-  if (!message.ParseFromArray(bytes.data() + kGraphHeader, static_cast<int>(end - kGraphHeader)) ||
-      Sealed(message) != bytes) {
-    return lost("has fields that this release does not write");
+  if (!message.ParseFromArray(bytes.data() + kGraphHeader, static_cast<int>(end - kGraphHeader))) {
+    return lost(kNotWritten);
   }
   return message;
 }
@@ -187,6 +188,7 @@ absl::StatusOr<GraphDefinition> DecodeGraphDefinition(const std::string& where,
   auto schema = SourceGraphSchema::Create(std::move(node_sets), std::move(edge_sets));
   if (!schema.ok()) return lost(schema.status().message());
   definition.schema = std::make_shared<const SourceGraphSchema>(*std::move(schema));
+  if (EncodeDefinition(definition) != bytes) return lost(kNotWritten);
   return definition;
 }
 
@@ -212,6 +214,9 @@ absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,
         producer.name(),
         ProducerHistory(producer.sequence(), {producer.digests().begin(), producer.digests().end()},
                         producer.forget_seconds()));
+  }
+  if (EncodeManifest(manifest) != bytes) {
+    return absl::DataLossError(absl::StrCat(where, ": ", kNotWritten));
   }
   return manifest;
 }

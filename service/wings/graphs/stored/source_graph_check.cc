@@ -94,19 +94,19 @@ absl::StatusOr<SourceGraphVerifyReport> VerifyFolder(const std::string& folder,
 }
 
 // As the store calls it.
-std::string NameOf(const std::string& folder, const std::string& folder_name) {
+std::string NameOf(const std::string& folder, const std::string& known_name) {
   if (const auto definition = ReadDefinition(folder); definition.ok()) return definition->name;
   const auto manifest = ReadManifest(folder);
-  return manifest.ok() && !manifest->name.empty() ? manifest->name : folder_name;
+  return manifest.ok() && !manifest->name.empty() ? manifest->name : known_name;
 }
 
-absl::Status CheckGraph(const std::string& folder, const std::string& folder_name,
+absl::Status CheckGraph(const std::string& folder, const std::string& known_name,
                         const DamageVisitor& found) {
   const auto definition = ReadDefinition(folder);
   if (absl::IsDataLoss(definition.status()) || absl::IsNotFound(definition.status())) {
     found({absl::StrCat(folder, "/", kDefinitionFile), "",
            std::string(definition.status().message()),
-           absl::StrCat("source graph ", Quoted(NameOf(folder, folder_name)))});
+           absl::StrCat("source graph ", Quoted(NameOf(folder, known_name)))});
     return absl::OkStatus();
   }
   PH_RETURN_IF_ERROR(definition.status());
@@ -121,16 +121,19 @@ absl::Status CheckGraph(const std::string& folder, const std::string& folder_nam
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> GraphFoldersIn(const std::string& folder) {
-  std::vector<std::string> names;
+// The folders of graphs, and what the list calls each; one that is not listed by its own name.
+absl::StatusOr<GraphList> GraphFoldersIn(const std::string& folder) {
+  const GraphList listed = ReadGraphList(folder).value_or(GraphList());
+  GraphList names;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (IsSourceGraphFolderName(name)) names.push_back(name);
+    if (!IsSourceGraphFolderName(name)) continue;
+    const auto known = listed.find(name);
+    names.emplace(name, known == listed.end() ? name : known->second);
   }
   if (error) return DiskStatus(error.value(), "cannot list", folder);
-  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -203,10 +206,10 @@ absl::Status AcceptMissingSourceGraphs(
                         missing(damage);
                       }));
   if (is_missing) PH_RETURN_IF_ERROR(WriteList(folder, there));
-  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
-  for (const std::string& name : names) {
+  PH_ASSIGN_OR_RETURN(const GraphList names, GraphFoldersIn(folder));
+  for (const auto& [name, known_name] : names) {
     const std::string graph = absl::StrCat(folder, "/", name);
-    const std::string graph_name = NameOf(graph, name);
+    const std::string graph_name = NameOf(graph, known_name);
     if (!CheckCompanion(graph, graph_name, missing)) {
       PH_RETURN_IF_ERROR(MakeFolder(CompanionOf(graph)));
     }
@@ -218,13 +221,13 @@ absl::Status AcceptMissingSourceGraphs(
 absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view name) {
   if (IsThere(folder)) {
     PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
-    PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
-    for (const std::string& folder_name : names) {
+    PH_ASSIGN_OR_RETURN(const GraphList names, GraphFoldersIn(folder));
+    for (const auto& [folder_name, known_name] : names) {
       const std::string graph = absl::StrCat(folder, "/", folder_name);
-      if (NameOf(graph, folder_name) != name) continue;
+      if (NameOf(graph, known_name) != name) continue;
       bool is_damaged = false;
       PH_RETURN_IF_ERROR(
-          CheckGraph(graph, folder_name, [&](const StoredDamage&) { is_damaged = true; }));
+          CheckGraph(graph, known_name, [&](const StoredDamage&) { is_damaged = true; }));
       if (!is_damaged) {
         return absl::FailedPreconditionError(
             absl::StrCat("source graph ", Quoted(name), " is sound: a server can delete it"));
@@ -250,15 +253,15 @@ absl::StatusOr<uint64_t> CheckSourceGraphFolders(
     absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion) {
   if (!IsThere(folder)) return 0;
   PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
-  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
+  PH_ASSIGN_OR_RETURN(const GraphList names, GraphFoldersIn(folder));
   PH_RETURN_IF_ERROR(CheckList(folder, found).status());
   uint64_t num_graphs = 0;
   std::map<std::string, std::string> folders;  // By the names of graphs.
-  for (const std::string& name : names) {
+  for (const auto& [name, known_name] : names) {
     ++num_graphs;
     const std::string graph = absl::StrCat(folder, "/", name);
-    PH_RETURN_IF_ERROR(CheckGraph(graph, name, found));
-    const std::string graph_name = NameOf(graph, name);
+    PH_RETURN_IF_ERROR(CheckGraph(graph, known_name, found));
+    const std::string graph_name = NameOf(graph, known_name);
     const auto [first, is_new] = folders.emplace(graph_name, name);
     if (!is_new) {
       found({graph, "", absl::StrCat("has a source graph of the same name as ", first->second),
