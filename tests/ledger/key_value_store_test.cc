@@ -299,6 +299,19 @@ TEST(LivingStoreTest, ALifeBeginsWithItsSeconds) {
   const uint64_t num_commits = servers.num_commits();
   EXPECT_EQ(before->Commit(read).status(), before->life());
   EXPECT_EQ(servers.num_commits(), num_commits);
+  {
+    auto away = std::make_unique<FakeConnection>(&servers);
+    away->SetFaults([] { return StoreFault::kUnreachable; });
+    EXPECT_THAT(LivingStore::Join(std::move(away)), StatusIs(absl::StatusCode::kUnavailable, _));
+  }
+  // Leases are the store's own, of whichever life.
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, before->GrantLease(absl::Seconds(7)));
+  EXPECT_EQ(lease.length, absl::Seconds(7));
+  EXPECT_THAT(before->KeepAlive(lease.id), IsOkAndHolds(absl::Seconds(7)));
+  EXPECT_THAT(before->RevokeLease(lease.id), IsOk());
+  EXPECT_THAT(before->KeepAlive(lease.id), StatusIs(absl::StatusCode::kNotFound, _));
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult all, before->Range(KeyRange::Of("k"), 0, 0));
+  EXPECT_EQ(all.values.size(), 1U);
   // What is only read says nothing of room.
   EXPECT_THAT(before->room(), IsOk());
 }

@@ -35,6 +35,7 @@
 #include "tests/objects/fake_object_store.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/refusals.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -249,15 +250,8 @@ class ClusterCheckTest : public testing::Test {
       return absl::StrCat(absl::StrJoin(damages, "\n"), status.ok() ? "" : status.ToString());
     }
   };
-  Checked Check(Process& process) {
+  static Checked Check(const CheckedCluster& cluster) {
     Checked checked;
-    CheckedCluster cluster;
-    cluster.engines = process.replica->engines();
-    cluster.datasets = &process.datasets();
-    cluster.source_graphs = process.graphs.get();
-    cluster.companions = process.companions.get();
-    cluster.keys_name = "KEYS";
-    cluster.objects_name = "OBJECTS";
     checked.status = CheckCluster(
         cluster,
         [&](const StoredDamage& damage) {
@@ -266,6 +260,16 @@ class ClusterCheckTest : public testing::Test {
         },
         checked.counts);
     return checked;
+  }
+  static Checked Check(Process& process) {
+    CheckedCluster cluster;
+    cluster.engines = process.replica->engines();
+    cluster.datasets = &process.datasets();
+    cluster.source_graphs = process.graphs.get();
+    cluster.companions = process.companions.get();
+    cluster.keys_name = "KEYS";
+    cluster.objects_name = "OBJECTS";
+    return Check(cluster);
   }
   Checked Check() {
     Process process = Start(&fake_);
@@ -422,13 +426,28 @@ TEST_F(ClusterCheckTest, EachObjectThatIsLostOrHasAnotherByteIsNamed) {
 // Names that no call would take.
 TEST_F(ClusterCheckTest, NamesThatNobodyCanUseAreNamed) {
   Fill();
-  for (const char* const key : {"ds/name/a b", "sg/name/a b", "hist/h/a b"}) {
+  for (const char* const key :
+       {"ds/name/a b", "sg/name/a b", "hist/h/a b", "ds/id/a b/state", "sg/with/a b"}) {
     SCOPED_TRACE(key);
     Put(key, "?");
     EXPECT_THAT(Check().damages, Contains(HasSubstr("a b")));
     Delete(key);
   }
   EXPECT_EQ(Check().all(), "");
+}
+
+// What one server builds is not here.
+TEST_F(ClusterCheckTest, GraphsThatAreBuiltAreOnlyCounted) {
+  Fill();
+  const std::string value = server_.keys().Get(SourceGraphNameKey("graph")).value()->value;
+  SharedGraph built = DecodeSharedGraph("graph", value).value();
+  built.definition.name = "built";
+  built.server = "a:1";
+  built.num_bytes = 0;
+  Put(SourceGraphNameKey("built"), EncodeSharedGraph(built));
+  const Checked checked = Check();
+  EXPECT_EQ(checked.all(), "");
+  EXPECT_EQ(checked.counts.num_source_graphs, 3U);
 }
 
 // The store of keys may be away for a moment as the check begins; a check that it fails ends.
@@ -452,6 +471,41 @@ TEST_F(ClusterCheckTest, AStoreThatDoesNotAnswerIsAskedAgain) {
       EXPECT_THAT(checked.status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fake")));
       EXPECT_EQ(asked, process.replica->engines().max_attempts + 1);
     }
+  }
+}
+
+// Whichever request is refused: the check ends with that, and takes it for no damage.
+TEST_F(ClusterCheckTest, ARefusalEndsIt) {
+  Fill();
+  Refusals refusals(absl::StatusCode::kPermissionDenied);
+  Process process = Start(&fake_);
+  RefusingKeys keys(&process.keys(), &refusals);
+  RefusingObjects objects(&fake_, &refusals);
+  ObjectEngines engines = process.replica->engines();
+  engines.keys = &keys;
+  engines.objects = &objects;
+  ChunkCache& cache = process.replica->cache();
+  const ObjectDatasetStore datasets(engines, &cache, {});
+  ObjectSourceGraphStore::Options of_graphs;
+  of_graphs.fetches_at_once = 1;
+  const ObjectSourceGraphStore graphs(engines, &cache, of_graphs);
+  const ObjectCompanions companions(engines, &cache, {});
+  const CheckedCluster cluster = {engines, &datasets, &graphs, &companions, "KEYS", "OBJECTS"};
+  // From here on the cache has what it can have.
+  EXPECT_EQ(Check(cluster).all(), "");
+  refusals.Begin(-1);
+  EXPECT_EQ(Check(cluster).all(), "");
+  const int num_requests = refusals.num_requests();
+  EXPECT_GT(num_requests, 50);
+  for (int step = 0; step < num_requests; ++step) {
+    SCOPED_TRACE(absl::StrCat("request ", step, " of ", num_requests));
+    refusals.Begin(step);
+    const Checked checked = Check(cluster);
+    EXPECT_THAT(checked.damages, IsEmpty());
+    EXPECT_TRUE(absl::IsPermissionDenied(checked.status) || absl::IsUnavailable(checked.status))
+        << checked.status;
+    EXPECT_THAT(checked.status.message(), HasSubstr(kWhy));
+    EXPECT_EQ(refusals.num_requests(), step + 1);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "service/base/caller.h"
 #include "service/base/checksum.h"
+#include "service/base/status_macros.h"
 #include "service/stores/datasets/prepared_append.h"
 #include "service/stores/datasets/stored_values.h"
 #include "service/wings/cluster/datasets/chunk_builder.h"
@@ -623,6 +624,222 @@ TEST_F(ObjectEnginesTest, AnAppendThatIsAlwaysTooLateIsToldSo) {
       EXPECT_EQ(added, 4U);
     }
   }
+}
+
+// "set": 600 graphs in three chunks, of which a page has two. Their runs are in objects.
+class ObjectManifestTest : public ObjectEnginesTest {
+ protected:
+  ObjectManifestTest() {
+    ObjectDatasetStore::Options options;
+    options.chunks_of_page = 2;
+    ObjectDatasetStore store(engines_, &replica_.cache(), options);
+    id_ = store.Create("set", schema_, {})->id;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(store.Append("set", Chunk(i, 200), {}, std::nullopt), IsOk());
+    }
+    page_ = DecodeObjectPage(ValueOf(DatasetPageKey(id_, 0))).value();
+    tail_ = DecodeObjectChunk(ValueOf(DatasetTailKey(id_, 400))).value();
+  }
+  std::string ValueOf(const std::string& key) {
+    return replica_.connection().Get(key).value()->value;
+  }
+  absl::Status Read(bool with_pages = true) {
+    DatasetHead head = ReadHead(engines_, "set").value();
+    const auto manifest = ReadManifest(engines_, head, with_pages);
+    return manifest.status();
+  }
+  absl::StatusOr<SizeHistogram> Sizes() {
+    DatasetHead head = ReadHead(engines_, "set").value();
+    PH_ASSIGN_OR_RETURN(const ObjectManifest manifest, ReadManifest(engines_, head, false));
+    return ReadRuns(engines_, head, manifest);
+  }
+  // A key has another value while `check` is called.
+  void With(const std::string& key, const std::string& value, const std::function<void()>& check) {
+    SCOPED_TRACE(key);
+    const std::string before = ValueOf(key);
+    Put(key, value);
+    check();
+    Put(key, before);
+  }
+  void PutObject(const std::string& key, const std::string& bytes) {
+    ASSERT_THAT(objects_.Put(key, bytes, absl::InfiniteFuture()), IsOk());
+  }
+
+  const ObjectEngines engines_ = engines();
+  uint64_t id_ = 0;
+  ObjectPage page_;
+  ObjectChunk tail_;
+};
+
+TEST_F(ObjectManifestTest, ItFitsTogetherOrIsNamed) {
+  const auto lost = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kDataLoss, "data set 'set': " + what);
+  };
+  const std::string state_key = DatasetStateKey(id_);
+  const ObjectDatasetState state = DecodeObjectState(ValueOf(state_key)).value();
+  const auto with_state = [&](const std::function<void(ObjectDatasetState&)>& change,
+                              const std::string& there) {
+    ObjectDatasetState changed = state;
+    change(changed);
+    With(state_key, EncodeObjectState(changed), [&] {
+      for (const bool with_pages : {false, true}) {
+        EXPECT_THAT(Read(with_pages),
+                    lost("its chunks have the graphs to 600, there are " + there));
+      }
+    });
+  };
+  with_state([](auto& s) { ++s.num_graphs; },
+             "601; in 1 pages and 1 chunks more, there are 1 and 1");
+  with_state([](auto& s) { ++s.num_pages; },
+             "600; in 1 pages and 1 chunks more, there are 2 and 1");
+  with_state([](auto& s) { --s.num_tail; }, "600; in 1 pages and 1 chunks more, there are 1 and 0");
+  DatasetHead head = ReadHead(engines_, "set").value();
+  With(state_key, "?", [&] {
+    EXPECT_THAT(ReadHead(engines_, "set"), lost("stored state of a data set: malformed"));
+    EXPECT_THAT(ReadManifest(engines_, head, true), lost("stored state of a data set: malformed"));
+  });
+  With(DatasetNameKey("set"), "?", [&] {
+    EXPECT_THAT(ReadHead(engines_, "set"),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'set'")));
+  });
+  With(DatasetPageKey(id_, 0), "?",
+       [&] { EXPECT_THAT(Read(false), lost("stored page of a data set: malformed")); });
+  With(DatasetTailKey(id_, 400), "?",
+       [&] { EXPECT_THAT(Read(false), lost("stored chunk of a data set: malformed")); });
+  // A page that is no list of chunks, or is not there.
+  ObjectPage other = page_;
+  other.object = 7;
+  other.manifest_bytes = 1;
+  other.manifest_crc = Crc32c("x");
+  With(DatasetPageKey(id_, 0), EncodeObjectPage(other), [&] {
+    EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(ManifestObject(id_, 7))));
+    PutObject(ManifestObject(id_, 7), "x");
+    EXPECT_THAT(Read(), lost("stored manifest of a data set: malformed"));
+    EXPECT_THAT(HasChunk(engines_, head, 0, 1),
+                StatusIs(absl::StatusCode::kDataLoss, "stored manifest of a data set: malformed"));
+    EXPECT_THAT(Read(false), IsOk());
+  });
+  EXPECT_THAT(Read(), IsOk());
+  ASSERT_THAT(replica_.connection().Commit({{}, {Operation::Delete(KeyRange::Of(state_key))}, {}}),
+              IsOk());
+  EXPECT_THAT(ReadManifest(engines_, head, true),
+              StatusIs(absl::StatusCode::kAborted, "data set 'set': it was deleted meanwhile"));
+  EXPECT_THAT(ReadHead(engines_, "set"), lost("its state is missing"));
+}
+
+TEST_F(ObjectManifestTest, RunsAreOfTheirGraphs) {
+  EXPECT_EQ(Sizes()->num_graphs(), 600U);
+  SizeHistogram one(2);
+  ASSERT_THAT(one.Add({1, 2}), IsOk());
+  const auto lost = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kDataLoss, "data set 'set': " + what);
+  };
+  // Of a page.
+  ObjectPage page = page_;
+  page.object = 7;
+  for (const auto& [run, what] : std::vector<std::pair<std::string, std::string>>{
+           {"x", "stored histogram: malformed"},
+           {EncodeRun(one), "its histogram counts 201 graphs, there are 600"}}) {
+    page.run_bytes = run.size();
+    page.run_crc = Crc32c(run);
+    PutObject(RunObject(id_, 7), run);
+    With(DatasetPageKey(id_, 0), EncodeObjectPage(page), [&] { EXPECT_THAT(Sizes(), lost(what)); });
+  }
+  // Of a chunk, in its manifest.
+  for (const auto& [run, what] : std::vector<std::pair<std::string, std::string>>{
+           {"x", "stored histogram: malformed"},
+           {EncodeRun(one), "the histogram of the graphs from 400 on counts 1, there are 200"}}) {
+    ObjectChunk chunk = tail_;
+    chunk.run = run;
+    With(DatasetTailKey(id_, 400), EncodeObjectChunk(chunk), [&] {
+      EXPECT_THAT(Sizes(), lost(what));
+      const DatasetHead head = ReadHead(engines_, "set").value();
+      SizeHistogram sizes(2);
+      EXPECT_THAT(ChunkRuns(engines_, head, {&chunk}).AddNext(sizes), lost(what));
+    });
+  }
+  // Whoever reserves ends it, at each step.
+  DatasetHead head = ReadHead(engines_, "set").value();
+  const ObjectManifest manifest = ReadManifest(engines_, head, false).value();
+  bool is_refused = true;
+  int step = 0;
+  for (; is_refused; ++step) {
+    is_refused = false;
+    int left = step;
+    const auto sizes = ReadRuns(engines_, head, manifest, [&](uint64_t bytes) -> absl::Status {
+      EXPECT_GT(bytes, 0U);
+      if (left-- != 0) return absl::OkStatus();
+      is_refused = true;
+      return absl::CancelledError(absl::StrCat("step ", step));
+    });
+    EXPECT_THAT(sizes.status(),
+                is_refused ? absl::CancelledError(absl::StrCat("step ", step)) : absl::OkStatus());
+  }
+  EXPECT_GT(step, 2);
+}
+
+TEST_F(ObjectManifestTest, ChunksAreFoundInPagesToo) {
+  DatasetHead head = ReadHead(engines_, "set").value();
+  const ObjectManifest manifest = ReadManifest(engines_, head, true).value();
+  ASSERT_EQ(manifest.chunks.size(), 3U);
+  for (const ObjectChunk& chunk : manifest.chunks) {
+    EXPECT_THAT(HasChunk(engines_, head, chunk.first_graph, chunk.object), IsOkAndHolds(true));
+    EXPECT_THAT(HasChunk(engines_, head, chunk.first_graph, chunk.object + 1), IsOkAndHolds(false));
+  }
+  for (const uint64_t no_chunk : {1, 399, 401, 600}) {
+    EXPECT_THAT(HasChunk(engines_, head, no_chunk, manifest.chunks[0].object), IsOkAndHolds(false));
+  }
+  With(DatasetTailKey(id_, 400), "?", [&] {
+    EXPECT_THAT(HasChunk(engines_, head, 400, 1), StatusIs(absl::StatusCode::kDataLoss, _));
+  });
+  With(DatasetPageKey(id_, 0), "?", [&] {
+    EXPECT_THAT(HasChunk(engines_, head, 0, 1), StatusIs(absl::StatusCode::kDataLoss, _));
+  });
+}
+
+// More than one answer has; the store may drop what is read meanwhile, and then all is read anew.
+TEST_F(ObjectManifestTest, LongTailsAreReadInPages) {
+  ObjectDatasetStore& store = replica_.store();
+  ASSERT_THAT(store.Create("long", schema_, {}), IsOk());
+  for (int i = 0; i < 150; ++i) {
+    ASSERT_THAT(store.Append("long", Chunk(i, 1), {}, std::nullopt), IsOk());
+  }
+  DatasetHead head = ReadHead(engines_, "long").value();
+  EXPECT_EQ(ReadManifest(engines_, head, false)->chunks.size(), 150U);
+  const auto drop_before = [&](int request, int times) {
+    num_calls_ = 0;
+    replica_.connection().SetFaults([this, request, left = times]() mutable {
+      if (++num_calls_ % request == 0 && left-- > 0) {
+        cluster_.keys.SkipTo(cluster_.keys.revision() + 1);
+        cluster_.keys.Compact(cluster_.keys.revision());
+      }
+      return StoreFault::kNone;
+    });
+  };
+  drop_before(2, 1);
+  EXPECT_THAT(ReadManifest(engines_, head, false),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("data set 'long': ")));
+  // The name, the state, what both say, and the rest.
+  drop_before(4, 1);
+  EXPECT_EQ(store.GetHistogram("long")->num_graphs(), 150U);
+  ObjectEngines impatient = engines_;
+  impatient.max_attempts = 2;
+  const ObjectDatasetStore other(impatient, &replica_.cache(), {});
+  drop_before(4, 3);
+  pauses_.clear();
+  EXPECT_THAT(other.GetHistogram("long"), StatusIs(absl::StatusCode::kUnavailable, _));
+  ASSERT_EQ(pauses_.size(), 2U);
+  EXPECT_LE(pauses_[0], absl::Milliseconds(1));
+  drop_before(4, 2);
+  EXPECT_THAT(other.GetHistogram("long"), IsOk());
+  FailKeys(0, StoreFault::kNone);
+  ObjectEngines lost = engines_;
+  lost.max_attempts = 0;
+  replica_.connection().SetFaults([this, calls = 0]() mutable {
+    return ++calls == 2 ? StoreFault::kUnreachable : StoreFault::kNone;
+  });
+  EXPECT_THAT(ReadManifest(lost, head, false),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("data set 'long': fake")));
 }
 
 }  // namespace

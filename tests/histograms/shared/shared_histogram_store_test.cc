@@ -410,12 +410,24 @@ TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
 }
 
 TEST_F(SharedHistogramStoreTest, NoOtherNameLeadsToAHistogram) {
-  EXPECT_THAT(a_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, kStart), IsOk());
+  EXPECT_THAT(
+      a_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), ProducerSequence{"p", 1}, kStart),
+      IsOk());
   for (const char* name : {"team%2Fh", "team%2fh", "team/h/", ""}) {
     EXPECT_THAT(a_->store.Get(name, kStart), StatusIs(absl::StatusCode::kNotFound, testing::_));
     EXPECT_THAT(a_->store.Delete(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
     EXPECT_THAT(a_->store.SchemaOf(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
+    EXPECT_EQ(a_->store.GetProducer(name, "p")->last(), 0U);
+    EXPECT_EQ(a_->store.NumWaiting(name), 0U);
   }
+  EXPECT_EQ(a_->store.NumWaiting("none"), 0U);
+  // Without a retention nothing is swept.
+  std::vector<Expired> expired;
+  EXPECT_THAT(a_->store.SweepUnused(expired), IsOk());
+  EXPECT_TRUE(expired.empty());
+  EXPECT_EQ(a_->store.num_expired(), 0U);
+  const HistogramKey of_one = {"team/h", SizeSchema::Create({"x"}).value()};
+  EXPECT_THAT(a_->store.Observe(of_one, Sizes({1, 2}), {}, kStart), testing::Not(IsOk()));
   EXPECT_EQ(All(*a_, "team/h").num_graphs(), 1U);
 }
 
@@ -488,9 +500,12 @@ TEST_F(SharedHistogramStoreTest, WhatIsDamagedIsToldByEveryCall) {
     if (is_head) {
       PH_ASSERT_OK_AND_ASSIGN(const SharedLogHead of_log, SharedLogHead::Decode(each));
       ASSERT_TRUE(head.ParseFromString(of_log.value));
-      head.clear_components();
-      others.push_back(absl::StrCat(each.value.substr(0, each.value.size() - of_log.value.size()),
-                                    head.SerializeAsString()));
+      for (const int num_components : {0, 2}) {
+        head.clear_components();
+        for (int i = 0; i < num_components; ++i) head.add_components("twice");
+        others.push_back(absl::StrCat(each.value.substr(0, each.value.size() - of_log.value.size()),
+                                      head.SerializeAsString()));
+      }
     } else {
       const auto of_entry = [](const std::string& contents) {
         return EncodeSharedLogEntry("s1-9", contents);
@@ -1092,6 +1107,41 @@ TEST_F(SharedHistogramStoreTest, RunsThatAreSmallBesideTheirBaseAreLeft) {
   count(7'000);
   EXPECT_EQ(NumEntries(), 2U);
   EXPECT_EQ(All(*b_, "h"), All(*a_, "h"));
+}
+
+// Who has all that a base was made of reads on behind it.
+TEST_F(SharedHistogramStoreTest, ABaseOfWhatACopyHasIsNotRead) {
+  SizeHistogram many(2);
+  for (uint32_t i = 0; i < 7000; ++i) ASSERT_THAT(many.Add({~i, ~uint32_t{0} - 2 * i}, 1), IsOk());
+  int num_commits = 0;
+  a_->hooked.SetHooks(nullptr, [&] {
+    // Between the run and the base.
+    if (++num_commits == 2) {
+      EXPECT_EQ(All(*b_, "h").num_graphs(), 7000U);
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_THAT(a_->store.Merge(KeyNamed("h"), many, std::nullopt, kStart), IsOk());
+  a_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_EQ(num_commits, 2);
+  int num_reads = 0;
+  const auto count_reads = [&] {
+    num_reads = 0;
+    b_->hooked.SetHooks(
+        [&] {
+          ++num_reads;
+          return absl::OkStatus();
+        },
+        nullptr);
+  };
+  count_reads();
+  EXPECT_EQ(All(*b_, "h"), All(*a_, "h"));
+  EXPECT_EQ(num_reads, 1);
+  ASSERT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  count_reads();
+  EXPECT_EQ(All(*b_, "h"), All(*a_, "h"));
+  EXPECT_EQ(num_reads, 2);
+  b_->hooked.SetHooks(nullptr, nullptr);
 }
 
 // Of calls that use a histogram: it might be deleted for want of a use.

@@ -1005,6 +1005,289 @@ TEST_F(ObjectSourceGraphStoreTest, QuotasAreOfAllServers) {
   EXPECT_THAT(Append(quota, "team/h", 2), IsOk());
 }
 
+// Whichever call names another graph than there is, another name than can be, or other rows.
+TEST_F(ObjectSourceGraphStoreTest, WhatACallNamesIsChecked) {
+  Server a = Start("a");
+  Server b = Start("b");
+  Fill(*a.store, "g", 1);
+  const uint64_t id = a.store->Get("g")->id;
+  const auto bad_name = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a b"));
+  EXPECT_THAT(a.store->Create("a b", schema_, options_), bad_name);
+  EXPECT_THAT(a.store->Create("g", schema_, options_),
+              StatusIs(absl::StatusCode::kAlreadyExists, "source graph 'g': there is one already"));
+  const auto another = StatusIs(absl::StatusCode::kNotFound,
+                                absl::StrCat("source graph 'g': its id is ", id, ", asked for is ",
+                                             id + 1, ", which was deleted, or never was"));
+  const ChunkOfRows rows(schema_, options_, Rows(1));
+  const ChunkOfRows other_rows(schema_, options_, Rows(2));
+  const auto append = [&](SourceGraphStore& store, uint64_t of, const ChunkOfRows& which,
+                          const std::optional<ProducerSequence>& producer) {
+    return store.Append({"g", of}, which.chunk(), producer).status();
+  };
+  const ProducerSequence first = {"p", 1};
+  const auto expect_of_another = [&] {
+    EXPECT_THAT(append(*a.store, id + 1, rows, first), another);
+    EXPECT_THAT(a.store->GetProducer({"g", id + 1}, "p"), another);
+    EXPECT_THAT(a.store->Seal({"g", id + 1}, SealOptions(), kGoOnCopying), another);
+    EXPECT_THAT(a.store->Delete({"g", id + 1}), another);
+  };
+  expect_of_another();
+  EXPECT_THAT(b.store->GetProducer({"g", id}, "p"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("by the server a,")));
+  EXPECT_EQ(a.store->GetProducer({"g", id}, "p")->last(), 1U);
+  EXPECT_THAT(a.store->OpenIfHere("g"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "source graph 'g' is not sealed"));
+  // Given up while it is sealed here.
+  EXPECT_THAT(
+      a.store->Seal({"g", id}, SealOptions(), [](const SourceGraphProgress&) { return false; }),
+      StatusIs(absl::StatusCode::kCancelled, _));
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  expect_of_another();
+  for (const auto& store : {a.store.get(), b.store.get()}) {
+    EXPECT_EQ(store->GetProducer({"g", id}, "p")->last(), 1U);
+    EXPECT_EQ(store->GetProducer({"g", 0}, "q")->last(), 0U);
+    EXPECT_THAT(append(*store, id, rows, first), IsOk());
+    EXPECT_THAT(append(*store, id, other_rows, first),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'g'")));
+    const auto is_sealed =
+        StatusIs(absl::StatusCode::kFailedPrecondition, "source graph 'g' is sealed");
+    EXPECT_THAT(append(*store, id, rows, std::nullopt), is_sealed);
+    EXPECT_THAT(append(*store, id, rows, ProducerSequence{"q", 1}), is_sealed);
+  }
+  // Only what somebody has open is here.
+  EXPECT_THAT(b.store->OpenIfHere("g"), StatusIs(absl::StatusCode::kCancelled,
+                                                 "source graph 'g' is not open on this server"));
+  const auto held = b.store->Open("g");
+  EXPECT_EQ(b.store->OpenIfHere("g")->get(), held->get());
+  PH_ASSERT_OK_AND_ASSIGN(SealedSourceGraph sealed, b.store->OpenSealed("g"));
+  sealed.definition.name = "a b";
+  EXPECT_THAT(b.store->CopyIn(sealed, kGoOnCopying), bad_name);
+}
+
+// What is built is told as far as it is there; what cannot be built is nobody's.
+TEST_F(ObjectSourceGraphStoreTest, AGraphThatCannotBeBuiltIsNone) {
+  FileSourceGraphStore::Options files;
+  files.folder = folder_.path() + "/few";
+  files.min_free_bytes = 0;
+  files.max_graphs = 1;
+  const auto building = FileSourceGraphStore::Open(files).value();
+  Server server = Start();
+  ObjectSourceGraphStore::Options options;
+  options.server = "a:1";
+  options.building = building.get();
+  ObjectSourceGraphStore store(server.replica->engines(), &server.replica->cache(), options);
+  Fill(store, "g", 1);
+  EXPECT_THAT(store.Create("h", schema_, options_),
+              StatusIs(absl::StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(store.Get("h"),
+              StatusIs(absl::StatusCode::kNotFound, "source graph 'h': there is none"));
+  EXPECT_GT(store.Get("g")->num_edges[0], 0U);
+  ASSERT_THAT(building->Delete("g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo lost, store.Get("g"));
+  EXPECT_EQ(lost.state, SourceGraphState::kOpen);
+  EXPECT_EQ(lost.num_edges[0], 0U);
+  // Another one of that name is not it.
+  ASSERT_THAT(building->Create("g", schema_, options_), IsOk());
+  const ChunkOfRows rows(schema_, options_, Rows(1));
+  ASSERT_THAT(building->Append({"g", 0}, rows.chunk(), std::nullopt), IsOk());
+  EXPECT_EQ(store.Get("g")->id, lost.id);
+  EXPECT_EQ(store.Get("g")->num_edges[0], 0U);
+}
+
+// Between any two requests of a creation another server makes one of that name, and between any two
+// of other calls it deletes it: what is said then is true.
+TEST_F(ObjectSourceGraphStoreTest, OthersMayBeFaster) {
+  for (int at = 1; at <= 3; ++at) {
+    SCOPED_TRACE(at);
+    Server b = Start("b");
+    int requests = 0;
+    Server a = Start("a", uint64_t{1} << 30, [&] {
+      if (++requests == at) Fill(*b.store, "g", 2);
+      return StoreFault::kNone;
+    });
+    EXPECT_THAT(
+        a.store->Create("g", schema_, options_),
+        StatusIs(absl::StatusCode::kAlreadyExists, "source graph 'g': there is one already"));
+    EXPECT_EQ(a.building->counts().num_graphs, 0U);
+    EXPECT_EQ(b.store->GetProducer({"g", 0}, "p")->last(), 1U);
+    ASSERT_THAT(b.store->Delete("g"), IsOk());
+  }
+  // The rows are lost: whether the graph is gone, too, is asked for.
+  for (const bool is_away : {false, true}) {
+    SCOPED_TRACE(is_away);
+    Server b = Start("b");
+    bool is_asked = false;
+    int requests = 0;
+    Server a = Start("a", uint64_t{1} << 30, [&] {
+      if (!is_asked || ++requests != 2)
+        return is_away && requests > 1 ? StoreFault::kUnreachable : StoreFault::kNone;
+      if (is_away) return StoreFault::kUnreachable;
+      EXPECT_THAT(b.store->Delete("g"), IsOk());
+      return StoreFault::kNone;
+    });
+    Fill(*a.store, "g", 1);
+    ASSERT_THAT(a.building->Delete("g"), IsOk());
+    is_asked = true;
+    const absl::Status appended = Append(*a.store, "g", 1).status();
+    if (is_away) {
+      EXPECT_THAT(appended, StatusIs(absl::StatusCode::kUnavailable, _));
+      ASSERT_THAT(b.store->Delete("g"), IsOk());
+    } else {
+      EXPECT_THAT(appended,
+                  StatusIs(absl::StatusCode::kNotFound, "source graph 'g': there is none"));
+    }
+  }
+  // While it is put into the store; and while it is read.
+  Server b = Start("b");
+  Server a = Start("a");
+  Fill(*a.store, "g", 5);
+  watched_.before_piece = [&] {
+    watched_.before_piece = nullptr;
+    ASSERT_THAT(b.store->Delete("g"), IsOk());
+  };
+  EXPECT_THAT(Seal(*a.store, "g"),
+              StatusIs(absl::StatusCode::kNotFound, "source graph 'g': was deleted"));
+  for (const bool is_anew : {false, true}) {
+    ASSERT_THAT(a.store->RemoveAllBuilt(), IsOk());
+    Fill(*a.store, "g", 5);
+    ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+    ASSERT_THAT(Sweep(a), IsOk());
+    ASSERT_THAT(fake_.Delete(AnyPiece(), absl::InfiniteFuture()), IsOk());
+    // Two threads read.
+    std::atomic<bool> has_come = false;
+    watched_.before_get_of_piece = [&] {
+      if (has_come.exchange(true)) return;
+      ASSERT_THAT(a.store->Delete("g"), IsOk());
+      if (!is_anew) return;
+      Fill(*a.store, "g", 6);
+      ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+    };
+    EXPECT_THAT(Start().store->Open("g"),
+                StatusIs(absl::StatusCode::kNotFound, "source graph 'g': there is none"));
+    watched_.before_get_of_piece = nullptr;
+    a.store->Delete("g").IgnoreError();
+  }
+}
+
+// A deletion whose answer is lost is not that of the next graph of that name.
+TEST_F(ObjectSourceGraphStoreTest, ADeletionIsOfOneGraph) {
+  Server b = Start("b");
+  for (const bool is_anew : {false, true}) {
+    int requests = 0;
+    bool is_asked = false;
+    Server a = Start("a", uint64_t{1} << 30, [&] {
+      if (!is_asked) return StoreFault::kNone;
+      if (++requests == 2) return StoreFault::kReplyLost;
+      if (requests == 3 && is_anew) Fill(*b.store, "g", 2);
+      return StoreFault::kNone;
+    });
+    Fill(*a.store, "g", 1);
+    is_asked = true;
+    EXPECT_THAT(a.store->Delete("g"), IsOk());
+    is_asked = false;
+    EXPECT_EQ(b.store->Get("g").ok(), is_anew);
+  }
+}
+
+// More than one answer has.
+TEST_F(ObjectSourceGraphStoreTest, ManyGraphsAreListed) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 1);
+  KeyValueStore& keys = a.replica->connection();
+  SharedGraph graph =
+      DecodeSharedGraph("g", keys.Get(SourceGraphNameKey("g")).value()->value).value();
+  graph.server = "b";
+  std::vector<std::string> expected = {"g"};
+  for (int i = 0; i < 260; ++i) {
+    graph.definition.name = absl::StrCat("g", 1000 + i);
+    expected.push_back(graph.definition.name);
+    ASSERT_THAT(keys.Commit({{},
+                             {Operation::Put(SourceGraphNameKey(graph.definition.name),
+                                             EncodeSharedGraph(graph))},
+                             {}}),
+                IsOk());
+  }
+  for (const size_t page_size : {0, 1, 130, 1000}) {
+    std::vector<std::string> names;
+    std::string token;
+    do {
+      PH_ASSERT_OK_AND_ASSIGN(const SourceGraphList list, a.store->List(page_size, token));
+      for (const SourceGraphInfo& info : list.graphs) names.push_back(info.name);
+      token = list.next_page_token;
+    } while (!token.empty());
+    EXPECT_EQ(names, expected);
+  }
+  // So are uploads that others have begun: the own one is gone on with.
+  const ObjectEngines engines = a.replica->engines();
+  const PieceUpload upload(engines, {4096, 0}, "it", {"key", 1}, 10);
+  for (int i = 0; i < 130; ++i) {
+    ASSERT_THAT(
+        keys.Commit(
+            {{}, {Operation::Put(absl::StrCat(kSourceGraphUploads, "0000", 1000 + i), "")}, {}}),
+        IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const PieceUpload::Begun begun, upload.Begin());
+  PH_ASSERT_OK_AND_ASSIGN(const PieceUpload::Begun again, upload.Begin());
+  EXPECT_EQ(again.objects, begun.objects);
+  EXPECT_EQ(again.create_revision, begun.create_revision);
+  EXPECT_EQ(keys.Get(SourceGraphUploadKey(begun.objects)).value()->create_revision,
+            begun.create_revision);
+}
+
+// What is there of that name, and what all have together, must be known.
+TEST_F(ObjectSourceGraphStoreTest, ACopyOntoDamageIsRefused) {
+  auto files = Files("from");
+  Fill(*files, "g", 1);
+  ASSERT_THAT(Seal(*files, "g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SealedSourceGraph sealed, files->OpenSealed("g"));
+  max_bytes_ = uint64_t{1} << 30;
+  Server a = Start("a");
+  KeyValueStore& keys = a.replica->connection();
+  const auto put = [&](const std::string& key, const std::string& value) {
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  };
+  put(SourceGraphNameKey("g"), "?");
+  const auto is_malformed =
+      StatusIs(absl::StatusCode::kDataLoss, "stored source graph 'g': malformed");
+  EXPECT_THAT(a.store->CopyIn(sealed, kGoOnCopying), is_malformed);
+  EXPECT_THAT(a.store->Get("g"), is_malformed);
+  EXPECT_THAT(a.store->Create("g", schema_, options_), is_malformed);
+  EXPECT_THAT(a.store->Delete("g"), is_malformed);
+  ASSERT_THAT(keys.Commit({{}, {Operation::Delete(KeyRange::Of(SourceGraphNameKey("g")))}, {}}),
+              IsOk());
+  put("ds/totals", "?");
+  EXPECT_THAT(a.store->CopyIn(sealed, kGoOnCopying),
+              StatusIs(absl::StatusCode::kDataLoss, "stored totals of the store: malformed"));
+  EXPECT_THAT(Objects(), testing::IsEmpty());
+}
+
+TEST_F(ObjectSourceGraphStoreTest, ManifestsAreOfTheirArrays) {
+  const auto malformed = [](const std::string& bytes) {
+    EXPECT_THAT(DecodeSharedManifest("g", bytes),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("manifest of source graph 'g'")));
+  };
+  auto files = Files("from");
+  Fill(*files, "g", 1);
+  ASSERT_THAT(Seal(*files, "g"), IsOk());
+  SharedGraphManifest manifest;
+  manifest.manifest = *files->OpenSealed("g")->manifest;
+  manifest.pieces.piece_bytes = 1024 * kArrayAlignment;
+  manifest.pieces.crcs = {1};
+  const std::string good = EncodeSharedManifest(manifest);
+  PH_ASSERT_OK_AND_ASSIGN(const SharedGraphManifest read, DecodeSharedManifest("g", good));
+  EXPECT_EQ(read.pieces.num_bytes, PlacesOf(manifest.manifest.arrays).num_bytes);
+  malformed("?");
+  malformed("");
+  malformed(good + "x");
+  malformed(good.substr(0, good.size() - 1));
+  manifest.pieces.crcs = {1, 2};
+  malformed(EncodeSharedManifest(manifest));
+  manifest.pieces.crcs.clear();
+  malformed(EncodeSharedManifest(manifest));
+  manifest.pieces = {0, 0, 0, {1}};
+  malformed(EncodeSharedManifest(manifest));
+}
+
 // Simulation: two servers and a command build, seal, copy, delete and sweep graphs; calls fail, are
 // lost or done late, processes end at any point. A graph is there as a whole or not at all, with
 // the rows of one that was given; nothing is left once all is deleted and swept.

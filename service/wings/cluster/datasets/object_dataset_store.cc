@@ -387,7 +387,12 @@ absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(
     const bool is_in_page = !runs.pages.empty() && chunk.first_graph < runs.pages.back().end_graph;
     if (!is_in_page) runs.chunks.push_back(chunk);
   }
-  return verification.Finish(ReadRuns(engines_, head, runs), head.state.totals);
+  auto histogram = ReadRuns(engines_, head, runs);
+  if (!histogram.ok()) {
+    histogram = fetcher_.Explained(head, histogram.status());
+    if (!absl::IsDataLoss(histogram.status())) return histogram.status();
+  }
+  return verification.Finish(histogram, head.state.totals);
 }
 
 }  // namespace packhouse

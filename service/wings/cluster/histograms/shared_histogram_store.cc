@@ -456,7 +456,6 @@ absl::Status SharedHistogramStore::Delete(absl::string_view name) {
 }
 
 absl::StatusOr<uint64_t> SharedHistogramStore::CreatedOf(absl::string_view name) const {
-  if (!IsName(name)) return NoHistogram(name);
   PH_ASSIGN_OR_RETURN(const SharedLogHead head, LogOf(keys_, name).Head());
   if (!head.is_there()) return NoHistogram(name);
   return head.created;
