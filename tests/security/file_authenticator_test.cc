@@ -60,7 +60,12 @@ TEST_F(FileAuthenticatorTest, ATokenOrACertificate) {
   EXPECT_THAT(Ask(*both, "Bearer b", {"host"}), HasSubstr("not one that it knows"));
   EXPECT_THAT(Ask(*both, "", {"a name with blanks"}), HasSubstr("no subject alternative name"));
 
+  EXPECT_THAT(both->Authenticate({"ipv4:10.0.0.1:1", true, {}, "", "", ""}).status(),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       HasSubstr("no subject alternative name of a URI")));
+
   const auto tokens = Open(true, false);
+  EXPECT_EQ(tokens->tokens()->note(), "");
   EXPECT_THAT(Ask(*tokens, ""), HasSubstr("it has shown no bearer token"));
   for (const std::string& wrong :
        {std::string("a-token"), std::string("Basic a-token"), std::string("Bearer"),
@@ -144,7 +149,10 @@ TEST_F(FileAuthenticatorTest, KeysOfAnIssuerAreExchangedWhileItRuns) {
   EXPECT_EQ(Ask(*keys, of_first), subject);
   EXPECT_THAT(Ask(*keys, of_second), HasSubstr("signature"));
 
+  EXPECT_EQ(keys->keys()->note(), "");
+
   write(second);
+  EXPECT_FALSE(*keys->keys()->Look());
   EXPECT_EQ(Ask(*keys, of_first), subject) << "before the file is read again";
   EXPECT_TRUE(*keys->keys()->Reload());
   EXPECT_FALSE(*keys->keys()->Reload());
@@ -162,6 +170,9 @@ TEST_F(FileAuthenticatorTest, KeysOfAnIssuerAreExchangedWhileItRuns) {
   }
   now += absl::Hours(1) + absl::Minutes(1);
   EXPECT_THAT(Ask(*keys, of_second), HasSubstr("it has expired")) << "although it was known";
+  WriteText(path_, nlohmann::json{{"keys", {EcJwk(second, "key"), 7}}}.dump());
+  EXPECT_TRUE(*keys->keys()->Reload());
+  EXPECT_EQ(keys->keys()->note(), "left out: key 2 '': it is no object");
 }
 
 }  // namespace

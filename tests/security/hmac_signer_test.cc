@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/openssl_command.h"
@@ -62,6 +63,15 @@ TEST(HmacSignerTest, TheKeyIsMadeOnceAndForItsOwnerAlone) {
   EXPECT_EQ(made.st_size, 65);
   PH_ASSERT_OK_AND_ASSIGN(const HmacSigner again, HmacSigner::OpenOrMake(path));
   EXPECT_TRUE(again.Verify("cursor", first.Sign("cursor", "x")).ok());
+  EXPECT_THAT(HmacSigner::CheckKey(path), IsOk());
+  EXPECT_EQ(HmacSigner::CheckKey(path + "s"),
+            absl::NotFoundError(absl::StrCat("there is no '", path, "s'")));
+  // Below what is no folder nothing is made, and nothing is missing.
+  for (const absl::Status& status :
+       {HmacSigner::CheckKey(path + "/x"), HmacSigner::OpenOrMake(path + "/x").status()}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr(absl::StrCat("cannot open '", path, "/x'"))));
+  }
   for (const std::string& bad :
        {std::string(), std::string("12"), std::string("no key at all"), std::string(63, 'a'),
         std::string(65, 'a'), std::string(63, 'a') + "g"}) {

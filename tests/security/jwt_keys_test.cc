@@ -86,6 +86,15 @@ TEST_F(JwtKeysTest, WrongClaimsAreRefusedByName) {
   EXPECT_THAT(Refusal(With("nbf", absl::ToUnixSeconds(now_ + absl::Minutes(1)))),
               HasSubstr("taken"));
   EXPECT_THAT(Refusal(With("nbf", "now")), HasSubstr("not valid yet"));
+  for (const auto& [claim, why] :
+       {std::pair("exp", "no time 'exp'"), std::pair("aud", "its audience is not"),
+        std::pair("iss", "its issuer is not"), std::pair("sub", "no good subject"),
+        std::pair("nbf", "taken as system:serviceaccount:ml:train")}) {
+    json claims = GoodClaims(now_);
+    claims.erase(claim);
+    EXPECT_THAT(Refusal(Signed(rsa_.pem, JWT_ALG_RS256, "rsa", claims)), HasSubstr(why));
+  }
+  EXPECT_THAT(Refusal(With("aud", {7, "other"})), HasSubstr("its audience is not"));
   for (const json& sub : {json(nullptr), json(""), json("a b"), json(7), json("a\nb")}) {
     EXPECT_THAT(Refusal(With("sub", sub)), HasSubstr("no good subject"));
   }

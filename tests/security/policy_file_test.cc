@@ -55,6 +55,10 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
            std::pair(std::string(""), "is no map"),
            std::pair(std::string("roles: []"), "'version: 1'"),
            std::pair(std::string("version: 2"), "'version: 1'"),
+           std::pair(std::string("version: [1]"), "'version: 1'"),
+           std::pair(head + "roles: [{role: [viewer], principals: [a], namespaces: [b]}]",
+                     "role '' is none"),
+           std::pair(head + "namespaces: {a: {quotas: {disk_bytes: [1]}}}", "'disk_bytes' is no"),
            std::pair(head + "role: []", "line 2: the policy has an unknown key 'role'"),
            std::pair(head + "roles: []\nroles: []", "line 3: the policy has the key 'roles' twice"),
            std::pair(head + "roles:\n- {role: boss, principals: [a], namespaces: [b]}",
@@ -142,6 +146,9 @@ TEST(PolicyFileTest, NumbersHaveUnits) {
 
 TEST(PolicyFileTest, AnEmptyDocumentIsNone) {
   EXPECT_THAT(ParsePolicy("---\nversion: 1\n---\n"), IsOk());
+  EXPECT_THAT(ParsePolicy("version: 1\nnamespaces: {a: {}}\n"), IsOk());
+  EXPECT_THAT(PolicyFile::Open("/none/policy").status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'/none/policy'")));
   EXPECT_THAT(ParsePolicy("# ours\n---\nversion: 1\n...\n"), IsOk());
 }
 

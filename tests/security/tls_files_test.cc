@@ -129,6 +129,34 @@ TEST_F(TlsFilesTest, CasOfClientsThatHaveExpiredAreNamed) {
   EXPECT_THAT(ReadTlsFiles(paths_, now_)->note, HasSubstr("; the CA of clients '/CN=older'"));
 }
 
+TEST_F(TlsFilesTest, WithoutACaThereAreNoRootsAndTheOthersMustBeThere) {
+  const TlsPaths paths{paths_.certificate, paths_.key, ""};
+  const auto open = [&] { return TlsFiles::Open(paths, [this] { return now_; }); };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto files, open());
+    EXPECT_EQ(files->roots_path(), "");
+    EXPECT_EQ(files->material().client_ca, "");
+    EXPECT_EQ(files->begins(), files->material().begins);
+    EXPECT_EQ(files->expires(), files->material().expires);
+    EXPECT_LT(files->begins(), now_ + absl::Minutes(5));
+    EXPECT_LT(files->expires(), absl::InfiniteFuture());
+    // The same key, written otherwise.
+    const std::string key = ReadText(paths_.key) + "\n";
+    WriteText(paths_.key, key);
+    EXPECT_TRUE(*files->Reload());
+    EXPECT_EQ(*ReadSmallFile(files->identity_path()), key + "\n" + ReadText(paths_.certificate));
+  }
+  for (const std::string& path : {paths_.certificate, paths_.key}) {
+    const std::string sound = ReadText(path);
+    std::filesystem::remove(path);
+    const auto is_missing =
+        StatusIs(absl::StatusCode::kNotFound, HasSubstr(absl::StrCat("cannot open '", path, "'")));
+    EXPECT_THAT(ReadTlsFiles(paths, now_).status(), is_missing);
+    EXPECT_THAT(open().status(), is_missing);
+    WriteText(path, sound);
+  }
+}
+
 // A chain that is being written is good as soon as its first certificate is there.
 TEST_F(TlsFilesTest, WhatIsBeingWrittenInPlaceChangesNothing) {
   PH_ASSERT_OK_AND_ASSIGN(const auto files, TlsFiles::Open(paths_, [this] { return now_; }));
