@@ -47,6 +47,8 @@ if(PACKHOUSE_WITH_GRPC)
     DEPENDS packhouse_rpc packhouse_feedback packhouse_security packhouse_http packhouse_metrics
             packhouse_data_folder packhouse_program_commands packhouse_command_line
             packhouse_datasets_lmdb packhouse_ledger_lmdb CLI11::CLI11 spdlog::spdlog)
+  # So that a test takes the rest without it.
+  set_source_files_properties(program/main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_dependencies(packhouse_program packhouse_commit packhouse-contract-check)
   target_include_directories(packhouse_program PUBLIC ${PROJECT_BINARY_DIR}/generated)
 

@@ -39,7 +39,6 @@ http::Admission Admit(const HttpAdmission& admission, const http::Caller& caller
     return {};
   }
   CallCredentials credentials;
-  credentials.peer = absl::StrCat("http:", caller.address);
   credentials.authorization = request.authorization;
   credentials.has_certificate = caller.has_certificate;
   credentials.certificate_names = caller.certificate_names;
