@@ -381,28 +381,35 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   const auto of_no_log = [](const std::string& key) {
     return absl::StrCat("the key '", absl::CHexEscape(key), "' is of no log");
   };
+  enum class What { kErased, kNoChecksum, kNoContent };
+  using enum What;
   struct Law {
     std::string key;
-    bool is_erased;
+    What what;
     std::vector<std::string> told;
   };
-  for (const Law& law : std::vector<Law>{
-           {LogFormatKey(), false, {"the number of the format is damaged"}},
-           {LogFormatKey(), true, {"it has no format"}},
-           {LogTailKey(), false, {"the numbers of the next log and generation are damaged"}},
-           {LogTailKey(), true, {"it does not say which log is the next"}},
-           {NameKey("third/job"),
-            false,
-            {"the head of the log of job 'third/job' is damaged", no_head}},
-           {NameKey("third/job"), true, {no_head}},
-           {RecordKey(7, 3), false, {of_no_log(RecordKey(7, 3))}},
-           {"zzz", false, {of_no_log("zzz")}}}) {
+  const std::string head_is_damaged = "the head of the log of job 'third/job' is damaged";
+  const std::string tail_is_damaged = "the numbers of the next log and generation are damaged";
+  for (const Law& law :
+       std::vector<Law>{{LogFormatKey(), kNoChecksum, {"the number of the format is damaged"}},
+                        {LogFormatKey(), kErased, {"it has no format"}},
+                        {LogTailKey(), kNoChecksum, {tail_is_damaged}},
+                        {LogTailKey(), kNoContent, {tail_is_damaged}},
+                        {LogTailKey(), kErased, {"it does not say which log is the next"}},
+                        {NameKey("third/job"), kNoChecksum, {head_is_damaged, no_head}},
+                        {NameKey("third/job"), kNoContent, {head_is_damaged, no_head}},
+                        {NameKey("third/job"), kErased, {no_head}},
+                        {RecordKey(7, 3), kNoChecksum, {of_no_log(RecordKey(7, 3))}},
+                        {RecordKey(1, 99), kNoContent, {of_no_log(RecordKey(1, 99))}},
+                        {RecordKey(1, 0), kNoContent, {of_no_log(RecordKey(1, 0))}},
+                        {"zzz", kNoChecksum, {of_no_log("zzz")}}}) {
     SCOPED_TRACE(absl::CHexEscape(law.key));
     const StoreIdentities identities = ReadIdentities(data_dir_);
-    if (law.is_erased) {
+    if (law.what == kErased) {
       EraseKey(delivery, law.key);
     } else {
-      PutRaw(delivery, law.key, "not its checksum");
+      PutRaw(delivery, law.key,
+             law.what == kNoChecksum ? "not its checksum" : WithChecksum(law.key, "x"));
     }
     std::vector<std::string> damages;
     for (const std::string& each : law.told) {
@@ -419,8 +426,6 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
     EXPECT_GE(ReadContents(data_dir_).mark, 6U);
     EXPECT_EQ(num_bytes(), bytes);
     EXPECT_EQ(ReadIdentities(data_dir_) == identities, law.key != LogFormatKey());
-    // Behind the last of the three, and no further.
-    EXPECT_EQ(ReadDamagedLogs(DeliveryFolder(data_dir_))->tail.next_number, 4U);
   }
   const std::vector<RawRecord> raw = RawRecords(data_dir_);
   for (const std::string& key : {RecordKey(9, 5), std::string("x")}) {
@@ -626,6 +631,34 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
   ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kSourceGraphs), IsOk());
   EXPECT_EQ(ReadFile(path), sound);
+}
+
+// Whoever has made its checksum.
+TEST(FolderContentsTest, WhatNoServerWritesIsDamaged) {
+  const std::string sound(16, '0');
+  EXPECT_THAT(
+      DecodeFolderContents(EncodeFolderContents({{{"datasets", sound}, {"delivery", "-"}}})),
+      IsOk());
+  for (const auto& [name, identity] :
+       {std::pair(std::string("nothing"), sound), std::pair(std::string("datasets"), sound + "0"),
+        std::pair(std::string("datasets"), sound.substr(1)),
+        std::pair(std::string("datasets"), sound.substr(1) + "g"),
+        std::pair(std::string("datasets"), sound.substr(1) + "A"),
+        std::pair(std::string("datasets"), std::string("- -")),
+        std::pair(std::string("datasets"), std::string())}) {
+    EXPECT_THAT(DecodeFolderContents(EncodeFolderContents({{{name, identity}}})),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         "is damaged, or was written by a later release of packhoused"))
+        << name << " " << identity;
+  }
+}
+
+TEST(MendOneBitTest, WhatIsSoundOrTooShortStays) {
+  for (const std::string& value : {std::string("abc"), WithChecksum("key", "value")}) {
+    std::string mended = value;
+    EXPECT_FALSE(MendOneBit("key", mended));
+    EXPECT_EQ(mended, value);
+  }
 }
 
 TEST(WithRemedyTest, DamageHasARemedyAndOtherErrorsAreAsTheyAre) {

@@ -1,7 +1,9 @@
 #include "service/program/data_folder/snapshot_manifest.h"
 
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -50,6 +52,33 @@ TEST(SnapshotManifestTest, ALaterVersionIsNamed) {
   EXPECT_THAT(DecodeSnapshotManifest("# packhouse snapshot 2\n"),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("version 2, this release reads version 1")));
+}
+
+// Whoever has made its checksum.
+TEST(SnapshotManifestTest, WhatNoServerWritesIsNamed) {
+  const std::string hex(64, 'a');
+  const auto expect_refused = [](const SnapshotManifest& manifest, const std::string& why) {
+    EXPECT_THAT(DecodeSnapshotManifest(EncodeSnapshotManifest(manifest)),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         absl::StrCat("the manifest of the snapshot is damaged: ", why)));
+  };
+  for (const auto& [taken, why] :
+       {std::pair("x\n# page_bytes y", "a heading is no number"),
+        std::pair("x\n# dataset_bytes -1", "a heading is no number"),
+        std::pair("x\n# other 1", "a heading is not known"),
+        std::pair("x\n# taken y", "it was not written so"), std::pair("x\n", "line 5")}) {
+    SnapshotManifest manifest;
+    manifest.taken = taken;
+    expect_refused(manifest, why);
+  }
+  for (const std::string& wrong : {hex.substr(1), hex.substr(1) + "g", hex.substr(1) + "A"}) {
+    SnapshotManifest manifest;
+    manifest.files["a"] = wrong;
+    expect_refused(manifest, "line 5");
+  }
+  SnapshotManifest manifest;
+  manifest.files[""] = hex;
+  expect_refused(manifest, "line 5");
 }
 
 // A restore writes where a manifest says.

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_split.h"
 #include "service/base/status_macros.h"
+#include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot_manifest.h"
 #include "service/program/data_folder/snapshot_writer.h"
@@ -484,6 +485,58 @@ TEST_F(SnapshotTest, LongValuesAreReadAsTheyWereWritten) {
     EXPECT_TRUE(value == expected) << expected.size();
   }
   EXPECT_THAT(reader.Next(key, value), IsOkAndHolds(false));
+}
+
+// What was cut off, or says that it is longer than its file.
+TEST_F(SnapshotTest, ValuesEndWithTheirFile) {
+  const std::string path = folder_.path() + "/values";
+  const auto read = [&](const std::string& bytes) {
+    WriteFile(path, bytes);
+    absl::string_view key;
+    absl::string_view value;
+    return ValueReader::Open(path, "").value().Next(key, value).status();
+  };
+  const auto lengths = [](uint32_t of_key, uint64_t of_value) {
+    std::string bytes(reinterpret_cast<const char*>(&of_key), sizeof(of_key));
+    return bytes.append(reinterpret_cast<const char*>(&of_value), sizeof(of_value));
+  };
+  for (const std::string& bytes :
+       {std::string(11, '\0'), lengths(3, 0) + "ke", lengths(3, 4) + "keyval", lengths(0, 12)}) {
+    EXPECT_EQ(read(bytes), absl::DataLossError(path + ": ends within a value"));
+  }
+  EXPECT_EQ(read(lengths(0, 13)), absl::DataLossError(path + ": a value of 13 bytes"));
+  EXPECT_EQ(read(""), absl::DataLossError(path + ": its checksum is not that of the manifest"));
+  EXPECT_EQ(ValueReader::Open(path + "s", "").status().code(), absl::StatusCode::kNotFound);
+  // A file that is copied has become shorter.
+  const SnapshotProgress progress = kGoOn;
+  PH_ASSERT_OK_AND_ASSIGN(const auto writer, SnapshotWriter::Begin(snapshot_, &progress));
+  WriteFile(path, "abc");
+  PH_ASSERT_OK_AND_ASSIGN(const DiskFile source, DiskFile::Open(path, DiskFile::Mode::kRead));
+  EXPECT_EQ(writer->Copy("it", source, 5),
+            absl::DataLossError("'it' ends at byte 3, it should have 5"));
+}
+
+TEST_F(SnapshotTest, AFolderIsOneOfAServer) {
+  const std::string other = folder_.path() + "/other";
+  std::filesystem::create_directory(other);
+  WriteFile(other + "/thesis.tex", "x");
+  EXPECT_EQ(TakeSnapshotOffline(other, kSourceGraphs, snapshot_, kTaken, kGoOn).status(),
+            absl::NotFoundError(
+                absl::StrCat("'", other, "' is no data folder: there is no store in it")));
+  EXPECT_FALSE(std::filesystem::exists(snapshot_));
+  // What says what is in it is made anew, of what is restored; a file system has a folder of its
+  // own.
+  ASSERT_THAT(NoteFolderContents(data_dir_, ReadIdentities(data_dir_)), IsOk());
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_FALSE(
+      std::filesystem::exists(absl::StrCat(snapshot_, "/", kSnapshotFiles, kContentsFile)));
+  std::filesystem::create_directories(restored_ + "/lost+found");
+  ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(restored_ + "/lost+found"));
+  PH_ASSERT_OK_AND_ASSIGN(const FolderContents contents, ReadFolderContents(restored_));
+  for (const char* const name : {"datasets", "delivery", "histograms"}) {
+    EXPECT_TRUE(contents.items.contains(name)) << name;
+  }
 }
 
 TEST_F(SnapshotTest, OnlyAnEmptyFolderIsRestoredInto) {
