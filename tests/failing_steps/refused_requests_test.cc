@@ -32,6 +32,7 @@
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/refusals.h"
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {
@@ -40,90 +41,6 @@ namespace {
 using ::testing::HasSubstr;
 
 using Answer = absl::StatusOr<std::string>;
-
-constexpr absl::string_view kWhy = "no such luck";
-
-// One request of those that come once it begins.
-class Refusals {
- public:
-  explicit Refusals(absl::StatusCode code) : code_(code) {}
-
-  // `step`: the one that is refused, from 0 on; -1: none.
-  void Begin(int step) {
-    left_ = step;
-    num_requests_ = 0;
-  }
-  absl::Status Next() {
-    ++num_requests_;
-    return left_-- == 0 ? absl::Status(code_, kWhy) : absl::OkStatus();
-  }
-  int num_requests() const { return num_requests_; }
-  absl::StatusCode code() const { return code_; }
-
- private:
-  const absl::StatusCode code_;
-  int left_ = -1;
-  int num_requests_ = 0;
-};
-
-class RefusingKeys final : public KeyValueStore {
- public:
-  RefusingKeys(KeyValueStore* store, Refusals* refusals) : store_(store), refusals_(refusals) {}
-
-  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
-                                    Revision revision) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->Range(range, limit, revision);
-  }
-  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->Commit(transaction);
-  }
-  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->GrantLease(length);
-  }
-  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->KeepAlive(lease);
-  }
-  absl::Status RevokeLease(LeaseId lease) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->RevokeLease(lease);
-  }
-
- private:
-  KeyValueStore* const store_;
-  Refusals* const refusals_;
-};
-
-class RefusingObjects final : public ObjectStore {
- public:
-  RefusingObjects(ObjectStore* store, Refusals* refusals) : store_(store), refusals_(refusals) {}
-
-  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->Put(key, bytes, deadline);
-  }
-  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
-                   absl::Time deadline) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->Get(key, range, sink, deadline);
-  }
-  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
-                                  absl::Time deadline) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->List(prefix, after, limit, deadline);
-  }
-  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
-    PH_RETURN_IF_ERROR(refusals_->Next());
-    return store_->Delete(key, deadline);
-  }
-
- private:
-  ObjectStore* const store_;
-  Refusals* const refusals_;
-};
 
 template <typename World>
 struct Call {
@@ -780,6 +697,17 @@ TEST(RefusedRequestsTest, OfJobs) {
        [](World& w) -> Answer {
          PH_ASSIGN_OR_RETURN(const auto members, w.lease.ReadMembers());
          return absl::StrCat(members.size());
+       }},
+      {"take the address of one that was killed",
+       [](World& w) -> Answer {
+         ReplicaLease killed(&w.connection, {"k", "here:1"}, [&w] { return w.clock.Now(); });
+         EXPECT_TRUE(killed.Tick().ok());
+         EXPECT_TRUE(
+             killed.CheckIsAlone([](const std::string&) { return false; }, [](absl::Duration) {})
+                 .ok());
+         PH_RETURN_IF_ERROR(
+             w.lease.CheckIsAlone([](const std::string&) { return true; }, [](absl::Duration) {}));
+         return absl::StrCat(absl::IsFailedPrecondition(killed.Tick()), w.lease.is_replaced());
        }},
       {"leave", [](World& w) { return Done(w.lease.Leave()); }, false},
   });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -365,12 +366,13 @@ TEST(EtcdUsersTest, ATokenServesUntilItExpires) {
 }
 
 // One that answers every question alike.
-class OneAnswer final : public etcdserverpb::KV::Service {
+class OneAnswer final : public etcdserverpb::KV::Service, public etcdserverpb::Lease::Service {
  public:
   explicit OneAnswer(grpc::Status answer) : answer_(std::move(answer)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(this);
+    builder.RegisterService(static_cast<etcdserverpb::KV::Service*>(this));
+    builder.RegisterService(static_cast<etcdserverpb::Lease::Service*>(this));
     server_ = builder.BuildAndStart();
   }
   ~OneAnswer() override { server_->Shutdown(); }
@@ -383,6 +385,39 @@ class OneAnswer final : public etcdserverpb::KV::Service {
                      etcdserverpb::RangeResponse* response) override {
     ++num_asked_;
     response->mutable_header()->set_revision(1);
+    return answer_;
+  }
+  grpc::Status Txn(grpc::ServerContext* /*context*/, const etcdserverpb::TxnRequest* /*request*/,
+                   etcdserverpb::TxnResponse* response) override {
+    ++num_asked_;
+    response->set_succeeded(true);
+    return answer_;
+  }
+  grpc::Status LeaseGrant(grpc::ServerContext* /*context*/,
+                          const etcdserverpb::LeaseGrantRequest* request,
+                          etcdserverpb::LeaseGrantResponse* response) override {
+    ++num_asked_;
+    response->set_id(7);
+    response->set_ttl(request->ttl() + 1);
+    return answer_;
+  }
+  grpc::Status LeaseRevoke(grpc::ServerContext* /*context*/,
+                           const etcdserverpb::LeaseRevokeRequest* /*request*/,
+                           etcdserverpb::LeaseRevokeResponse* /*response*/) override {
+    ++num_asked_;
+    return answer_;
+  }
+  // Of lease 7 there are 7 seconds left, and so on.
+  grpc::Status LeaseKeepAlive(
+      grpc::ServerContext* /*context*/,
+      grpc::ServerReaderWriter<etcdserverpb::LeaseKeepAliveResponse,
+                               etcdserverpb::LeaseKeepAliveRequest>* stream) override {
+    ++num_asked_;
+    etcdserverpb::LeaseKeepAliveRequest request;
+    if (!answer_.ok() || !stream->Read(&request)) return answer_;
+    etcdserverpb::LeaseKeepAliveResponse response;
+    response.set_ttl(request.id());
+    stream->Write(response);
     return answer_;
   }
 
@@ -413,6 +448,64 @@ TEST(EtcdEndpointsTest, AnotherOneIsAskedUnlessTheQuestionIsRefused) {
     EXPECT_EQ(first.num_asked(), 1);
     EXPECT_EQ(second.num_asked(), is_refusal ? 0 : 1);
   }
+}
+
+// What may have changed something is told so; what changes nothing is not.
+TEST(EtcdEndpointsTest, AnErrorSaysWhetherSomethingMayHaveChanged) {
+  using Code = grpc::StatusCode;
+  const Transaction read = {{}, {Operation::Read(KeyRange::Of("k"))}, {}};
+  const Transaction put = {{}, {Operation::Put("k", "v")}, {}};
+  for (const auto& [code, of_change, of_read] :
+       {std::tuple(Code::INTERNAL, absl::StatusCode::kUnknown, absl::StatusCode::kUnavailable),
+        std::tuple(Code::UNAVAILABLE, absl::StatusCode::kUnknown, absl::StatusCode::kUnavailable),
+        std::tuple(Code::RESOURCE_EXHAUSTED, absl::StatusCode::kResourceExhausted,
+                   absl::StatusCode::kResourceExhausted),
+        std::tuple(Code::NOT_FOUND, absl::StatusCode::kNotFound, absl::StatusCode::kNotFound)}) {
+    SCOPED_TRACE(code);
+    const OneAnswer server(grpc::Status(code, "not this time"));
+    EtcdOptions options;
+    options.endpoints = {server.address()};
+    options.timeout = absl::Seconds(60);
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, EtcdStore::Make(options));
+    const std::string why = absl::StrCat("etcd at ", server.address(), ": not this time");
+    EXPECT_THAT(store->Commit(put), StatusIs(of_change, why));
+    EXPECT_THAT(store->Commit(read), StatusIs(of_read, why));
+    EXPECT_THAT(store->GrantLease(absl::Seconds(1)), StatusIs(of_change, why));
+    EXPECT_EQ(server.num_asked(), 3);
+    // One that is not there is ended.
+    const absl::Status revoked = store->RevokeLease(7);
+    EXPECT_EQ(revoked.code(), code == Code::NOT_FOUND ? absl::StatusCode::kOk : of_change);
+    EXPECT_THAT(store->KeepAlive(7), StatusIs(of_read, why));
+    // It may be sent once more.
+    EXPECT_EQ(server.num_asked(), of_read == absl::StatusCode::kUnavailable ? 6 : 5);
+  }
+  // An answer that is none of the question.
+  const OneAnswer server(grpc::Status::OK);
+  EtcdOptions options;
+  options.endpoints = {server.address()};
+  options.timeout = absl::Seconds(60);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, EtcdStore::Make(options));
+  EXPECT_THAT(store->Commit(put),
+              StatusIs(absl::StatusCode::kUnknown, "etcd answered with 0 answers to 1 steps"));
+  EXPECT_THAT(store->Commit(read),
+              StatusIs(absl::StatusCode::kInternal, "etcd answered with 0 answers to 1 steps"));
+  EXPECT_THAT(store->Commit({{}, {}, {}}), IsOk());
+  const int num_asked = server.num_asked();
+  EXPECT_THAT(store->Commit({{}, {Operation::Put("", "v")}, {}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a key is empty")));
+  for (const absl::Duration none : {absl::ZeroDuration(), absl::Seconds(-1)}) {
+    EXPECT_THAT(store->GrantLease(none),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not positive")));
+  }
+  EXPECT_EQ(server.num_asked(), num_asked);
+  // Whole seconds, and what the store has granted.
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, store->GrantLease(absl::Milliseconds(4001)));
+  EXPECT_EQ(lease.id, 7U);
+  EXPECT_EQ(lease.length, absl::Seconds(6));
+  EXPECT_THAT(store->KeepAlive(5), IsOkAndHolds(absl::Seconds(5)));
+  EXPECT_THAT(store->KeepAlive(1), IsOkAndHolds(absl::Seconds(1)));
+  EXPECT_THAT(store->KeepAlive(0), StatusIs(absl::StatusCode::kNotFound, "etcd: no lease 0"));
+  EXPECT_THAT(store->RevokeLease(7), IsOk());
 }
 
 // What etcd answers is not believed unless it is an answer to the question.
@@ -480,8 +573,13 @@ TEST(ParseEtcdUriTest, HostsPortsAndPrefix) {
   EXPECT_THAT(one->endpoints, ElementsAre("etcd-0.etcd:2380", "10.0.0.2:2379", "[::1]:1"));
   EXPECT_EQ(one->prefix, "a/b/");
   EXPECT_EQ(ParseEtcdUri("etcd://h")->prefix, "packhouse/");
-  for (const char* bad : {"", "etcd:/h", "http://h", "etcd://", "etcd://h,,i", "etcd://h:0",
-                          "etcd://h:65536", "etcd://h:x", "etcd://:1", "etcd://h i"}) {
+  EXPECT_EQ(ParseEtcdUri("etcd://h/")->prefix, "packhouse/");
+  const auto two = ParseEtcdUri("etcd://h_1:65535,[fe80::1%eth0]");
+  ASSERT_THAT(two, IsOk());
+  EXPECT_THAT(two->endpoints, ElementsAre("h_1:65535", "[fe80::1%eth0]:2379"));
+  for (const char* bad :
+       {"", "etcd:/h", "http://h", "etcd://", "etcd://h,,i", "etcd://h:0", "etcd://h:65536",
+        "etcd://h:x", "etcd://:1", "etcd://h i", "etcd://[::1", "etcd://::1]", "etcd://h%1"}) {
     EXPECT_THAT(ParseEtcdUri(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'")))
         << bad;
   }

@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -170,7 +171,10 @@ TEST_F(ChunkCacheTest, MapsAreBounded) {
   ASSERT_THAT(counted, IsOk());
   EXPECT_THAT(Pin("c", 100), StatusIs(absl::StatusCode::kResourceExhausted, _));
   counted = absl::CancelledError();
-  EXPECT_THAT(Pin("c", 100), IsOk());
+  const auto third = Pin("c", 100);
+  EXPECT_THAT(third, IsOk());
+  // What is in a file must be mapped, too.
+  EXPECT_THAT(Pin("a", 100), StatusIs(absl::StatusCode::kResourceExhausted, _));
 }
 
 TEST_F(ChunkCacheTest, WhatWasCutOffOrChangedIsFetchedAgain) {
@@ -270,6 +274,70 @@ TEST_F(ChunkCacheTest, OnlyTheObjectItselfIsKept) {
   EXPECT_THAT(cache_->Pin({"b", 10, Crc32c("0123456789")}, damaged_once),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("b")));
   EXPECT_EQ(cache_->counts().num_bytes, 10U);
+}
+
+// It ends the call that needs it, and leaves nothing; the next one may have it.
+TEST_F(ChunkCacheTest, WhatTheDiskRefusesIsTold) {
+  const std::string folder = folder_.path() + "/cache";
+  const auto expect_refused = [](const absl::Status& status, const std::string& what) {
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+  };
+  // In the place of what is fetched, and of what was.
+  std::filesystem::create_directory(folder + "/a.chunk.part");
+  expect_refused(Pin("a", 100).status(), "a.chunk.part");
+  EXPECT_EQ(num_fetches_, 0);
+  EXPECT_THAT(Pin("a", 100), IsOk());
+  std::filesystem::create_directories(folder + "/b.chunk/x");
+  expect_refused(Pin("b", 100).status(), "b.chunk");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/b.chunk.part"));
+  EXPECT_EQ(cache_->counts().num_bytes, 100U);
+  // It is no file of the next process, either.
+  Open(10'000);
+  EXPECT_EQ(cache_->counts().num_bytes, 100U);
+  std::filesystem::remove_all(folder + "/b.chunk");
+  EXPECT_THAT(Pin("b", 100), IsOk());
+  std::filesystem::remove_all(folder);
+  const auto uncached = [&] {
+    return cache_->FetchUncached({"d", 0, 0}, [](ObjectSink) { return absl::OkStatus(); });
+  };
+  expect_refused(Pin("d", 100).status(), "d.chunk.part");
+  EXPECT_THAT(uncached(), testing::Not(IsOk()));
+  std::filesystem::create_directory(folder);
+  EXPECT_THAT(Pin("d", 100), IsOk());
+  EXPECT_THAT(uncached(), IsOk());
+  cache_ = nullptr;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/lock");
+  ChunkCache::Options options;
+  options.folder = folder;
+  expect_refused(ChunkCache::Open(options).status(), "lock");
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file";
+  expect_refused(ChunkCache::Open(options).status(), "cache");
+}
+
+// Of what earlier processes have fetched, what is oldest goes first.
+TEST_F(ChunkCacheTest, TheNextProcessKeepsWhatIsNewest) {
+  for (const char* const name : {"a", "b", "c"}) ASSERT_THAT(Pin(name, 100), IsOk());
+  cache_ = nullptr;
+  const std::string folder = folder_.path() + "/cache/";
+  const auto now = std::filesystem::file_time_type::clock::now();
+  int age = 0;
+  for (const char* const name : {"a", "c", "b"}) {
+    std::filesystem::last_write_time(folder + name + ".chunk", now - std::chrono::hours(++age));
+  }
+  for (const auto& [bound, kept] : std::vector<std::pair<uint64_t, std::string>>{
+           {300, "abc"}, {299, "ac"}, {199, "a"}, {99, ""}}) {
+    SCOPED_TRACE(bound);
+    Open(bound);
+    EXPECT_EQ(cache_->counts().num_bytes, 100 * kept.size());
+    std::string found;
+    for (const char name : {'a', 'b', 'c'}) {
+      if (std::filesystem::exists(folder + name + ".chunk")) found += name;
+    }
+    EXPECT_EQ(found, kept);
+  }
 }
 
 TEST_F(ChunkCacheTest, FilesOfOthersStay) {

@@ -427,6 +427,21 @@ TEST_F(EtcdJobLogsTest, TheDirectoryTellsWhatItWasTold) {
     EXPECT_THAT(page.jobs, testing::ElementsAre(ListedJob{"team/a", 4, 20, 300})) << value;
     EXPECT_EQ(page.next, "");
   }
+  // In pages; and who owns each of them.
+  ASSERT_THAT(directory.Put({"team/c", 1, 2, 3}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobPage first, directory.List("", 1));
+  EXPECT_THAT(first.jobs, testing::ElementsAre(ListedJob{"team/a", 4, 20, 300}));
+  EXPECT_EQ(first.next, "team/a");
+  PH_ASSERT_OK_AND_ASSIGN(const JobPage rest, directory.List(first.next, 10));
+  EXPECT_THAT(rest.jobs, testing::ElementsAre(ListedJob{"team/c", 1, 2, 3}));
+  EXPECT_EQ(rest.next, "");
+  ASSERT_THAT(directory.Remove("team/c"), IsOk());
+  ASSERT_THAT(server.connection.Commit({{}, {Operation::Put(JobKeys("damaged").owner(), "?")}, {}}),
+              IsOk());
+  const auto is_damaged = StatusIs(absl::StatusCode::kDataLoss, "the owner's key is damaged: '?'");
+  EXPECT_THAT(directory.Owners({"team/a", "damaged"}), is_damaged);
+  EXPECT_THAT(server.logs.OwnerOf("damaged"), is_damaged);
+  EXPECT_THAT(server.logs.Open("damaged"), is_damaged);
   ASSERT_THAT(directory.Remove("team/a"), IsOk());
   PH_ASSERT_OK_AND_ASSIGN(const JobPage page, directory.List("", 10));
   EXPECT_THAT(page.jobs, testing::IsEmpty());
