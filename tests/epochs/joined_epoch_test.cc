@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/memory_budget.h"
@@ -25,6 +26,7 @@
 #include "service/wings/partition/epochs/parts_schema.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/parts_worlds.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -115,6 +117,43 @@ TEST(JoinedEpochTest, BatchesAreInducedSubGraphs) {
   EXPECT_GT(restored, 100);
 }
 
+// Epochs go on with batches that other servers, and other releases, made by the same rules: who
+// changes what these are changes the rules' name, too.
+TEST(JoinedEpochTest, TheRulesGiveTheseBatches) {
+  Fingerprint fingerprint;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    PartsWorld world(seed);
+    if (!world.has_edge_sets()) continue;
+    for (const uint64_t divisor : {1, 3}) {
+      std::vector<uint64_t> capacities = world.HalfOfAll();
+      for (uint64_t& most : capacities) most = most == kUnlimited ? most : most / divisor;
+      PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(world.Request(capacities, seed)));
+      EXPECT_THAT(epoch->identity().options, testing::EndsWith("; rules joined-v1"));
+      fingerprint.Add(epoch->num_parts());
+      fingerprint.Add(epoch->oversize().num_graphs);
+      for (const OversizeItem& item : epoch->oversize().items) {
+        for (const uint64_t number : {item.id, item.component, item.value, item.bound}) {
+          fingerprint.Add(number);
+        }
+      }
+      fingerprint.Add(epoch->edges().inner);
+      fingerprint.Add(epoch->edges().cut);
+      fingerprint.Add(epoch->edges().restored);
+      for (uint64_t number = 0; number < epoch->identity().num_batches(); ++number) {
+        PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(number));
+        fingerprint.AddAll(epoch->PartsOf(number));
+        fingerprint.AddAll(built.batch.graph_ids);
+        fingerprint.AddAll(built.batch.real_rows);
+        for (const BatchTensor& tensor : built.batch.tensors) {
+          fingerprint.AddAll(tensor.name);
+          fingerprint.AddAll(tensor.data);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(fingerprint.value(), 18040196509486888930U);
+}
+
 // As many parts as may be in a batch are, also in those after the first.
 TEST(JoinedEpochTest, BatchesMayBeExactlyFull) {
   PartsWorld world(kSeedWithEdges);
@@ -178,6 +217,7 @@ TEST(PartsSchemaTest, ASchemaIsRefusedOrHasAllThatJoiningReads) {
   for (const PartsSchema::NodeSet& nodes : of_whole.node_sets()) needed.insert(nodes.number);
   for (const PartsSchema::EdgeSet& edges : of_whole.edge_sets()) needed.insert(edges.cut_source);
   size_t num_refused = 0;
+  std::set<std::string> told;
   const auto try_tensors = [&](std::vector<TensorSpec> tensors, bool must_refuse,
                                const std::string& what) {
     const auto schema = GraphSchema::Create(whole.sizes(), std::move(tensors));
@@ -185,9 +225,8 @@ TEST(PartsSchemaTest, ASchemaIsRefusedOrHasAllThatJoiningReads) {
     const auto parts = PartsSchema::Of(*schema);
     if (!parts.ok()) {
       ++num_refused;
-      EXPECT_THAT(parts.status(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                           HasSubstr("not a data set of parts")))
-          << what;
+      EXPECT_EQ(parts.status().code(), absl::StatusCode::kFailedPrecondition) << what;
+      told.insert(absl::StrCat(what, ": ", parts.status().message()));
       return;
     }
     EXPECT_FALSE(must_refuse) << what;
@@ -221,6 +260,10 @@ TEST(PartsSchemaTest, ASchemaIsRefusedOrHasAllThatJoiningReads) {
     try_tensors(std::move(tensors), needed.contains(t), absl::StrCat(name, " in pairs"));
   }
   EXPECT_GT(num_refused, stored.size());
+  // Each in its own words.
+  Fingerprint fingerprint;
+  for (const std::string& words : told) fingerprint.AddAll(words);
+  EXPECT_EQ(fingerprint.value(), 7292317414492499233U) << absl::StrJoin(told, "\n");
 }
 
 // Epochs of a data set read the links of its parts once.
@@ -346,11 +389,117 @@ TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
                              HasSubstr(absl::StrCat("data set 'parts': part ", other,
                                                     " has lost node ", number))));
         EXPECT_THAT(JoinParts(schema, links, *reader, {part, other}).status(), IsOk());
+        // No node is in two parts, or twice in one.
+        EXPECT_THAT(
+            PartLinks::Read(lost, schema, Making()).status(),
+            StatusIs(absl::StatusCode::kFailedPrecondition,
+                     testing::MatchesRegex("join_parts: not a data set of parts: graph [0-9] has "
+                                           "'n[0-9].#number' -?[0-9]+")));
         ++num_edges;
       }
     }
   }
   EXPECT_GT(num_edges, 100);
+}
+
+// Serves the graphs of another reader until one cannot be read.
+class FailingReader final : public DatasetReader {
+ public:
+  explicit FailingReader(std::shared_ptr<const DatasetReader> parts) : parts_(std::move(parts)) {}
+
+  mutable int64_t left = INT64_MAX;  // How many can be read.
+  absl::Status intact;
+
+  const DatasetInfo& info() const override { return parts_->info(); }
+  const SizeHistogram& histogram() const override { return parts_->histogram(); }
+  absl::Span<const uint32_t> counts() const override { return parts_->counts(); }
+  absl::Span<const uint64_t> graph_ids() const override { return parts_->graph_ids(); }
+  absl::Span<const uint64_t> group_ids() const override { return parts_->group_ids(); }
+  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::StatusOr<StoredGraph> Graph(size_t graph) const override {
+    if (left-- == 0) return absl::UnavailableError(absl::StrCat("graph ", graph, " is away"));
+    return parts_->Graph(graph);
+  }
+  absl::Status CheckIntact() const override { return intact; }
+
+ private:
+  const std::shared_ptr<const DatasetReader> parts_;
+};
+
+// Whichever graph cannot be read, whoever gives up, and whatever memory there is: all of an epoch,
+// or the error, and nothing is held.
+TEST(JoinedEpochTest, IsWholeOrRefused) {
+  PartsWorld world(/*seed=*/0);
+  const auto reader = std::make_shared<FailingReader>(world.store().OpenReader("parts").value());
+  const EpochRequest request = world.Request(world.HalfOfAll());
+  const auto prepare = [&](const Making& making) {
+    return PartsWorld::PrepareFrom(reader, request, EpochBounds(), making);
+  };
+  int64_t num_read = 0;
+  for (;; ++num_read) {
+    reader->left = num_read;
+    const auto epoch = prepare(Making());
+    if (epoch.ok()) break;
+    EXPECT_EQ(epoch.status(),
+              absl::UnavailableError(absl::StrCat("graph ", num_read % kParts, " is away")));
+  }
+  // The nodes of each set, then the cut edges.
+  EXPECT_EQ(num_read % kParts, 0);
+  EXPECT_GE(num_read, 2 * kParts);
+  reader->left = INT64_MAX;
+  int num_asked = 0;
+  for (;; ++num_asked) {
+    int left = num_asked;
+    const auto epoch = prepare(Making(nullptr, [&left] { return left-- == 0; }));
+    if (epoch.ok()) break;
+    EXPECT_EQ(epoch.status(), absl::CancelledError("epoch: given up by the caller"));
+  }
+  EXPECT_GE(num_asked, 5);
+  std::set<std::string> held;
+  const auto note = [&held](const absl::Status& refused) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    held.emplace(refused.message().substr(0, refused.message().find_first_of("0123456789")));
+  };
+  for (uint64_t bound = 0;; bound += 200) {
+    MemoryBudget budget(bound);
+    {
+      const auto epoch = prepare(Making(&budget, nullptr));
+      if (epoch.ok()) break;
+      note(epoch.status());
+    }
+    EXPECT_EQ(budget.held(), 0U);
+  }
+  // Each batch needs memory of its own.
+  MemoryBudget budget(1 << 20);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, prepare(Making(&budget, nullptr)));
+    EXPECT_GT(epoch->kept_bytes(), budget.held());
+    for (uint64_t room = 0;; room += 100) {
+      PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others,
+                              budget.Hold("others", (1 << 20) - budget.held() - room));
+      const absl::Status built = epoch->Build(0).status();
+      EXPECT_EQ(budget.held(), (1 << 20) - room);
+      if (built.ok()) break;
+      note(built);
+    }
+  }
+  EXPECT_EQ(budget.held(), 0U);
+  EXPECT_THAT(held, testing::ElementsAre("--memory-budget: an epoch of joined parts of ",
+                                         "--memory-budget: the edges between parts of ",
+                                         "--memory-budget: the joined parts of a batch of "));
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, prepare(Making()));
+  const auto parts = epoch->PartsOf(0);
+  for (size_t step = 0; step <= parts.size(); ++step) {
+    reader->left = static_cast<int64_t>(step);
+    const absl::Status built = epoch->Build(0).status();
+    EXPECT_EQ(built, step == parts.size()
+                         ? absl::OkStatus()
+                         : absl::UnavailableError(absl::StrCat("graph ", parts[step], " is away")));
+  }
+  reader->left = INT64_MAX;
+  reader->intact = absl::DataLossError("lost meanwhile");
+  EXPECT_EQ(prepare(Making()).status(), reader->intact);
+  EXPECT_EQ(epoch->Build(0).status(), reader->intact);
 }
 
 // With a halo every edge that ends at an inner node is there, and every node is inner once.
@@ -372,6 +521,29 @@ TEST(PartGraphsTest, HalosHaveAllInEdges) {
       EXPECT_EQ(inner[t], world.graph().node_types()[t].size);
     }
   }
+}
+
+// Which nodes and edges a part has, in their order.
+TEST(PartGraphsTest, PartsHaveTheseNodesAndEdges) {
+  Fingerprint fingerprint;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    PartsWorld world(seed, seed % 2 == 0);
+    SampledGraph part;
+    for (uint32_t p = 0; p < kParts; ++p) {
+      world.parts().Gather(p, part);
+      fingerprint.Add(world.parts().GatherBytes(p));
+      for (const SampledNodes& nodes : part.node_sets) {
+        fingerprint.AddAll(nodes.numbers);
+        fingerprint.Add(nodes.num_inner);
+      }
+      for (const SampledEdges& edges : part.edge_sets) {
+        fingerprint.AddAll(edges.sources);
+        fingerprint.AddAll(edges.targets);
+        fingerprint.AddAll(edges.numbers);
+      }
+    }
+  }
+  EXPECT_EQ(fingerprint.value(), 4640363571650894284U);
 }
 
 // What a part takes is reserved before it is gathered.

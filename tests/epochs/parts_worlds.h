@@ -67,12 +67,17 @@ class PartsWorld {
     return Prepare(request, EpochBounds());
   }
   absl::StatusOr<std::shared_ptr<const JoinedEpoch>> Prepare(const EpochRequest& request,
-                                                             const EpochBounds& bounds) {
-    const std::shared_ptr<const DatasetReader> reader = store_.OpenReader("parts").value();
+                                                             const EpochBounds& bounds,
+                                                             const Making& making = Making()) {
+    return PrepareFrom(store_.OpenReader("parts").value(), request, bounds, making);
+  }
+  static absl::StatusOr<std::shared_ptr<const JoinedEpoch>> PrepareFrom(
+      const std::shared_ptr<const DatasetReader>& reader, const EpochRequest& request,
+      const EpochBounds& bounds, const Making& making) {
     return JoinedEpoch::Prepare(
-        reader, request, bounds, Making(),
+        reader, request, bounds, making,
         [&](const PartsSchema& schema) -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
-          PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(*reader, schema, Making()));
+          PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(*reader, schema, making));
           return std::make_shared<const PartLinks>(std::move(links));
         });
   }

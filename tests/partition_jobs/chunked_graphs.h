@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/wings/partition/files/chunked_layout.h"
+#include "service/wings/partition/files/dgl_writer.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -84,6 +86,23 @@ inline void WriteChunkedGraph(const std::string& folder) {
   WriteNumbers(folder + "/w.npy", DType::kInt64, {kEdges}, weights);
   WriteText(folder + "/f0.csv", texts[0]);
   WriteText(folder + "/f1.csv", texts[1]);
+}
+
+// A graph file of as many nodes, all of which were number `original`; nothing is known of them
+// without one.
+inline std::string GraphOfNodes(uint64_t num_nodes, std::optional<int64_t> original) {
+  const auto none = [](uint64_t) { return 0; };
+  DglGraphSource graph;
+  graph.num_nodes = num_nodes;
+  graph.coo = DglCooSource{MadeArray<int64_t>("s", DType::kInt64, 0, none),
+                           MadeArray<int64_t>("t", DType::kInt64, 0, none)};
+  if (original) {
+    graph.node_data.push_back(MadeArray<int64_t>("orig_id", DType::kInt64, num_nodes,
+                                                 [original](uint64_t) { return *original; }));
+  }
+  StringSink sink;
+  EXPECT_THAT(WriteDglGraphFile(graph, sink), IsOk());
+  return sink.bytes();
 }
 
 inline std::string BytesOf(const std::string& path) {

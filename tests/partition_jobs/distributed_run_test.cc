@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,7 +20,6 @@
 #include "gtest/gtest.h"
 #include "service/wings/partition/files/chunked_layout.h"
 #include "service/wings/partition/files/dgl_reader.h"
-#include "service/wings/partition/files/dgl_writer.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_folders.h"
@@ -507,11 +507,6 @@ TEST(DistributedRunTest, WhatIsLostMeanwhileIsNamed) {
   DistributedRequest request = RequestFor(graph);
   request.output = folder.path() + "/out";
   const std::string partial = PartialFolder(request.output);
-  DglGraphSource no_ids;
-  no_ids.coo = DglCooSource{MadeArray<int64_t>("s", DType::kInt64, 0, [](uint64_t) { return 0; }),
-                            MadeArray<int64_t>("t", DType::kInt64, 0, [](uint64_t) { return 0; })};
-  StringSink graph_without_ids;
-  ASSERT_THAT(WriteDglGraphFile(no_ids, graph_without_ids), IsOk());
   struct Loss {
     std::string phase;
     std::string file;
@@ -529,7 +524,7 @@ TEST(DistributedRunTest, WhatIsLostMeanwhileIsNamed) {
       {"publishing", "/part1/graph.dgl", "x",
        absl::InvalidArgumentError(
            "rank 0: at byte 0: the file ends within 8 bytes: it has 1 more")},
-      {"publishing", "/part0/graph.dgl", graph_without_ids.bytes(),
+      {"publishing", "/part0/graph.dgl", GraphOfNodes(0, std::nullopt),
        absl::DataLossError("rank 0: " + partial + "/part0 is damaged")},
       {"publishing", "/assigned.1.npy", "", gone("/assigned.1.npy")},
       {"publishing", "/assigned.1.npy", "x",

@@ -1,11 +1,14 @@
 #include "service/wings/partition/jobs/partition_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,8 +16,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checked_lines.h"
 #include "service/base/disk_file.h"
 #include "service/base/file_name.h"
 #include "service/wings/graphs/source_graphs/checked_array.h"
@@ -27,7 +32,11 @@
 #include "service/wings/partition/jobs/graph_folders.h"
 #include "service/wings/partition/jobs/original_order.h"
 #include "service/wings/partition/jobs/parmetis_pipeline.h"
+#include "service/wings/partition/jobs/partition_contents.h"
+#include "service/wings/partition/jobs/partition_list.h"
+#include "service/wings/partition/jobs/partition_needs.h"
 #include "service/wings/partition/jobs/partition_state.h"
+#include "tests/partition_jobs/chunked_graphs.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/fingerprint.h"
 #include "tests/support/json_members.h"
@@ -284,6 +293,287 @@ TEST(PartitionRunTest, TheSameArgumentsGiveTheseFiles) {
     }
   }
   EXPECT_EQ(fingerprint.value(), 16372272947684863073U);
+}
+
+TEST(PartitionPlanTest, WhatIsBeyondItsBoundsIsNamed) {
+  const auto refusal = [](const std::function<void(PartitionPlan&)>& change) {
+    PartitionPlan plan = PlanFor(2);
+    change(plan);
+    const absl::Status status = CheckPartitionPlan(plan);
+    EXPECT_EQ(status.ok() ? absl::StatusCode::kInvalidArgument : status.code(),
+              absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  const std::string most(128, 'n');
+  const auto name = [](const std::string& given) {
+    return "the name '" + given + "' must be 1 to 128 letters and underscores";
+  };
+  EXPECT_EQ(refusal([&](auto& p) { p.name = most; }), "");
+  EXPECT_EQ(refusal([&](auto& p) { p.name = "a_Z"; }), "");
+  EXPECT_EQ(refusal([&](auto& p) { p.name = most + "n"; }), name(most + "... (129 bytes)"));
+  EXPECT_EQ(refusal([](auto& p) { p.name = ""; }), name(""));
+  EXPECT_EQ(refusal([](auto& p) { p.name = "a1"; }), name("a1"));
+  EXPECT_EQ(refusal([](auto& p) { p.options.num_parts = 65536; }), "");
+  EXPECT_EQ(refusal([](auto& p) { p.options.num_parts = 65537; }),
+            "num_parts is 65537, must be 1 to 65536");
+  EXPECT_EQ(refusal([](auto& p) { p.options.num_parts = 0; }),
+            "num_parts is 0, must be 1 to 65536");
+  EXPECT_EQ(refusal([](auto& p) { p.options.imbalance = 1e6; }), "");
+  EXPECT_EQ(refusal([](auto& p) { p.options.imbalance = 1; }), "");
+  EXPECT_EQ(refusal([](auto& p) { p.options.imbalance = 1.5e6; }),
+            "imbalance is 1.5e+06, must be 1 to 1e+06");
+  EXPECT_EQ(refusal([](auto& p) { p.options.imbalance = 0.5; }),
+            "imbalance is 0.5, must be 1 to 1e+06");
+  EXPECT_EQ(refusal([](auto& p) { p.options.imbalance = std::nan(""); }),
+            "imbalance is nan, must be 1 to 1e+06");
+  EXPECT_EQ(refusal([](auto& p) {
+              p.forms = {false, false, false};
+            }),
+            "graph_forms must have one of coo, csr and csc");
+  EXPECT_EQ(refusal([](auto& p) { p.forms = {false, false, true}; }), "");
+  EXPECT_EQ(refusal([](auto& p) { p.without_files = true; }), "mapping: not without files");
+  EXPECT_EQ(refusal([](auto& p) {
+              p.without_files = p.original_ids = true;
+              p.mapping = false;
+            }),
+            "original_ids: not without files");
+  std::string text = PlanText(PlanFor(2));
+  EXPECT_EQ(absl::StrReplaceAll({{"\"1030000000\"", "\"x\""}}, &text), 1);
+  EXPECT_EQ(PlanOfText(text).status(), absl::InvalidArgumentError("imbalance is no number"));
+}
+
+TEST(PartitionPlanTest, ColumnsAreLookedForInTheGraph) {
+  const auto graph = FeaturedGraph(1);
+  PartitionPlan plan = PlanFor(2);
+  plan.classes = {{"b", {"m"}}};
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionOptions one, OptionsFor(*graph, plan));
+  EXPECT_EQ(one.classes[0].num_classes, 1U);
+  plan.classes = {{"b", {"m", "m"}}};
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionOptions two, OptionsFor(*graph, plan));
+  ASSERT_EQ(two.classes.size(), 1U);
+  EXPECT_EQ(two.classes[0].num_classes, 4U);
+  EXPECT_EQ(two.classes[0].names.back(), "\"m\" and \"m\"");
+  EXPECT_THAT(CheckPlanOf(*graph, plan), IsOk());
+  const auto refused = [&](std::vector<PlannedClasses> classes, const absl::Status& by_options,
+                           const std::string& by_check) {
+    plan.classes = std::move(classes);
+    EXPECT_EQ(OptionsFor(*graph, plan).status(), by_options);
+    EXPECT_EQ(CheckPlanOf(*graph, plan), absl::InvalidArgumentError(by_check));
+  };
+  refused({{"c", {"m"}}}, absl::NotFoundError("balance_node_sets: there is no node set 'c'"),
+          "balance_node_sets[0].node_set: the graph has no node set 'c'");
+  const absl::Status no_column = absl::NotFoundError("node set \"b\" has no column \"n\"");
+  refused({{"b", {"m"}}, {"b", {"m", "n"}}}, no_column,
+          "balance_node_sets[1].columns: node set 'b' has no column 'n'");
+  refused({{"b", {"n"}}}, no_column,
+          "balance_node_sets[0].columns: node set 'b' has no column 'n'");
+  plan.classes = {{"b", {}}};
+  EXPECT_EQ(
+      CheckPlanOf(*graph, plan),
+      absl::InvalidArgumentError("balance_node_sets[0].columns: has none, must have at least 1"));
+  plan.classes = {{"b", {"m"}}, {"b", {"m"}}};
+  EXPECT_THAT(CheckPlanOf(*graph, plan), IsOk());
+}
+
+TEST(PartitionNeedsTest, AreThoseOfTheMethodAndItsBound) {
+  const auto graph = OneSetGraph(60, RingOfCliques(12, 5));
+  PartitionPlan plan = PlanFor(4);
+  constexpr uint64_t kNodes = 32 * 60;
+  constexpr uint64_t kWhole = 60 * 264 + kNodes;
+  constexpr uint64_t kLeast = kWhole / 4 + kNodes;
+  const auto needs = [&](PartMethod method, uint64_t most) {
+    plan.options.method = method;
+    const auto found = NeedsOf(*graph, plan, most);
+    return found.ok() ? std::pair(found->bytes, found->assignment_bytes)
+                      : std::pair(uint64_t{0}, uint64_t{0});
+  };
+  using Needs = std::pair<uint64_t, uint64_t>;
+  for (const PartMethod method : {PartMethod::kMetis, PartMethod::kAutomatic}) {
+    EXPECT_EQ(needs(method, 0), Needs(kWhole, 0));
+    EXPECT_EQ(needs(method, 2 * kWhole), Needs(kWhole, 0));
+  }
+  for (const PartMethod method : {PartMethod::kRandom, PartMethod::kStreaming}) {
+    EXPECT_EQ(needs(method, 0), Needs(kLeast, 0));
+    EXPECT_EQ(needs(method, kLeast), Needs(kLeast, 0));
+    EXPECT_EQ(needs(method, kLeast - 1), Needs(0, 0));
+  }
+  EXPECT_EQ(needs(PartMethod::kAutomatic, 2 * kWhole - 2), Needs(kWhole - 1, kWhole - 1));
+  EXPECT_EQ(needs(PartMethod::kAutomatic, kLeast), Needs(kLeast, kLeast));
+  EXPECT_EQ(needs(PartMethod::kMetis, kWhole), Needs(kWhole, 0));
+  const auto refusal = [&](uint64_t bytes, const char* more) {
+    return absl::ResourceExhaustedError(absl::StrCat("partition 'mini' needs ", bytes,
+                                                     " bytes for 264 ends of edges, the bound of "
+                                                     "working memory is 100",
+                                                     more));
+  };
+  const char* const less = " (the streaming method needs less)";
+  plan.options.method = PartMethod::kMetis;
+  EXPECT_EQ(NeedsOf(*graph, plan, 100).status(), refusal(kWhole, less));
+  plan.options.method = PartMethod::kAutomatic;
+  EXPECT_EQ(NeedsOf(*graph, plan, 100).status(), refusal(kLeast, less));
+  plan.options.method = PartMethod::kStreaming;
+  EXPECT_EQ(NeedsOf(*graph, plan, 100).status(), refusal(kLeast, ""));
+  // One part has everything while it is written.
+  plan.options.num_parts = 1;
+  EXPECT_EQ(needs(PartMethod::kMetis, 0), Needs(kWhole + kNodes, 0));
+}
+
+// A text with its checksum that nobody wrote is no such text.
+TEST(PartitionStateTest, LinesThatAreNoneAreRefused) {
+  const absl::Status damaged =
+      absl::DataLossError("is damaged, or was written by a later release of packhoused");
+  const std::string plan = absl::StrCat("plan ", PlanText(PlanFor(2)), "\n");
+  const auto state = [](const std::string& lines) {
+    return StateOfText(WithChecksumLine("packhouse partition 1", lines)).status();
+  };
+  EXPECT_THAT(state(plan + "owner me\n"), IsOk());
+  EXPECT_THAT(state(plan + "owner me\nended 5 so\n"), IsOk());
+  for (const std::string& lines :
+       {std::string("plan {}\nowner me\n"), plan + "owner \\q\n", plan + "owner me\nended 5\n",
+        plan + "owner me\nended x so\n", plan + "owner me\nended 5 \\q\n",
+        plan + "owner me\nother\n", std::string()}) {
+    EXPECT_EQ(state(lines), damaged) << lines;
+  }
+  for (const char* const lines : {"a1\n", "b\na\n", "a\na\n"}) {
+    EXPECT_EQ(DecodePartitionList(WithChecksumLine("packhouse partitions 1", lines)).status(),
+              damaged)
+        << lines;
+  }
+  for (const char* const lines :
+       {"1 00000002\n", "x 00000002 f\n", "1 0000000x f\n", "1 00000002 \\q\n", "1 2 f\n"}) {
+    EXPECT_EQ(
+        DecodePartitionContents(WithChecksumLine("packhouse partition files 1", lines)).status(),
+        damaged)
+        << lines;
+  }
+  PH_ASSERT_OK_AND_ASSIGN(
+      const PartitionContents contents,
+      DecodePartitionContents(WithChecksumLine("packhouse partition files 1", "1 00000002 f\n")));
+  EXPECT_EQ(contents.at("f").num_bytes, 1U);
+  EXPECT_EQ(contents.at("f").crc32c, 2U);
+}
+
+TEST(PartitionContentsTest, AreThoseOfAllFilesButTheirOwn) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  ASSERT_THAT(MakeFolder(folder.path() + "/below"), IsOk());
+  for (const char* const file : {"b", "below/a", "contents"}) {
+    std::ofstream(folder.path() + "/" + file) << "123456789";
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionContents contents,
+                          ReadPartitionContents(folder.path(), [] { return true; }));
+  ASSERT_EQ(contents.size(), 2U);
+  for (const char* const file : {"b", "below/a"}) {
+    EXPECT_EQ(contents.at(file).num_bytes, 9U);
+    EXPECT_EQ(contents.at(file).crc32c, 0xE3069283U);
+  }
+  EXPECT_EQ(ReadPartitionContents(folder.path(), [] { return false; }).status(),
+            absl::CancelledError("the partition was cancelled"));
+  const std::string none = folder.path() + "/none";
+  EXPECT_EQ(ReadPartitionContents(none, [] { return true; }).status(),
+            absl::UnavailableError(none + ": No such file or directory"));
+}
+
+// What was kept is taken while it is whole; otherwise it is made again, and the partition is the
+// same.
+TEST(PartitionRunTest, OnlyAWholeAssignmentIsTaken) {
+  const auto graph = FeaturedGraph(1);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const PartitionPlan plan = PlanFor(3);
+  const std::string output = folder.path() + "/p";
+  ASSERT_THAT(RunPartition(*graph, plan, output, nullptr, {}), IsOk());
+  const auto whole = FilesIn(output);
+  const std::string partial = PartialFolder(output);
+  const std::string numbers = partial + "/assigned.npy";
+  const auto rewrite = [&numbers](DType dtype, uint64_t count, uint32_t first) {
+    std::vector<uint32_t> parts(count);
+    parts[0] = first;
+    WriteNumbers(numbers, dtype, {count}, parts);
+  };
+  const std::vector<std::function<void()>> damages = {
+      [] {},
+      [&] { WriteText(numbers, BytesOf(numbers).substr(0, 100)); },
+      [&] { EXPECT_THAT(RemoveFolder(numbers), IsOk()); },
+      [&] { rewrite(DType::kUint32, 65, 3); },
+      [&] { rewrite(DType::kUint32, 64, 0); },
+      [&] { rewrite(DType::kInt32, 65, 0); },
+      [&] { WriteText(partial + "/assigned.json", "{"); },
+      [&] { EXPECT_THAT(RemoveFolder(partial + "/assigned.json"), IsOk()); },
+  };
+  for (size_t damage = 0; damage < damages.size(); ++damage) {
+    SCOPED_TRACE(damage);
+    ASSERT_THAT(RemoveFolder(output), IsOk());
+    RunWatch watch;
+    bool is_kept = false;
+    watch.kept = [&is_kept] { is_kept = true; };
+    watch.cancelled = [&is_kept] { return is_kept; };
+    EXPECT_EQ(RunPartition(*graph, plan, output, nullptr, watch).status().code(),
+              absl::StatusCode::kCancelled);
+    damages[damage]();
+    int num_kept = 0;
+    watch.kept = [&num_kept] { ++num_kept; };
+    watch.cancelled = nullptr;
+    ASSERT_THAT(RunPartition(*graph, plan, output, nullptr, watch), IsOk());
+    // Three parts, and the assignment where it is made again.
+    EXPECT_EQ(num_kept, damage == 0 ? 3 : 4);
+    EXPECT_EQ(FilesIn(output), whole);
+  }
+}
+
+// What is lost or refused before it is published is told, and nothing is published.
+TEST(PartitionRunTest, WhatIsLostMeanwhileIsNamed) {
+  const auto graph = FeaturedGraph(1);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  PartitionPlan plan = PlanFor(2);
+  const std::string output = folder.path() + "/p";
+  const std::string first = PartialFolder(output) + "/part0/graph.dgl";
+  const auto ended = [&](const std::function<void()>& after_parts) {
+    RunWatch watch;
+    int num_kept = 0;
+    watch.kept = [&] {
+      if (++num_kept == 3) after_parts();
+    };
+    const absl::Status status = RunPartition(*graph, plan, output, nullptr, watch).status();
+    EXPECT_FALSE(PathExists(output));
+    EXPECT_THAT(RemoveFolder(PartialFolder(output)), IsOk());
+    return status;
+  };
+  const auto gone = [&] { EXPECT_THAT(RemoveFolder(first), IsOk()); };
+  const absl::Status not_there = absl::NotFoundError(first + ": No such file or directory");
+  EXPECT_EQ(ended(gone), not_there);
+  EXPECT_EQ(ended([&] { WriteText(first, "x"); }),
+            absl::InvalidArgumentError("at byte 0: the file ends within 8 bytes: it has 1 more"));
+  EXPECT_EQ(ended([&] { WriteText(first, GraphOfNodes(0, std::nullopt)); }),
+            absl::DataLossError(PartialFolder(output) + "/part0 is damaged"));
+  // Of a part that was there before, too.
+  plan.mapping = false;
+  RunWatch watch;
+  bool is_kept = false;
+  watch.progress = [&is_kept](RunPhase phase, double) { is_kept |= phase == RunPhase::kWriting; };
+  watch.cancelled = [&is_kept] { return is_kept; };
+  for (const bool is_torn : {false, true}) {
+    EXPECT_EQ(RunPartition(*graph, plan, output, nullptr, watch).status().code(),
+              absl::StatusCode::kCancelled);
+    gone();
+    if (is_torn) WriteText(first, "x");
+    EXPECT_EQ(RunPartition(*graph, plan, output, nullptr, {}).status(),
+              is_torn ? absl::InvalidArgumentError(
+                            "at byte 0: the file ends within 8 bytes: it has 1 more")
+                      : not_there);
+    EXPECT_THAT(RemoveFolder(PartialFolder(output)), IsOk());
+    is_kept = false;
+  }
+  RunWatch refusing;
+  std::string seen;
+  refusing.whole = [&seen](const std::string& path) {
+    seen = path;
+    return absl::AbortedError("not this one");
+  };
+  EXPECT_EQ(RunPartition(*graph, plan, output, nullptr, refusing).status(),
+            absl::AbortedError("not this one"));
+  EXPECT_EQ(seen, PartialFolder(output));
+  EXPECT_FALSE(PathExists(output));
+  plan.name = "";
+  EXPECT_EQ(RunPartition(*graph, plan, output, nullptr, {}).status(), CheckPartitionPlan(plan));
 }
 
 // A partition that a server has made has no original ids of its own.

@@ -1,5 +1,7 @@
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/original_order.h"
 #include "service/wings/partition/jobs/partition_run.h"
+#include "tests/partition_jobs/chunked_graphs.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -137,6 +140,109 @@ TEST_F(RestoreTest, AFileOfRowsThatIsCutIsNamed) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(name)));
   }
   EXPECT_FALSE(PathExists(Path("d.npy")));
+}
+
+TEST_F(RestoreTest, RowsOfEdges) {
+  std::vector<int64_t> rows;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    const std::string file = BytesOf(Path(absl::StrCat("p/part", part, "/graph.dgl")));
+    PH_ASSERT_OK_AND_ASSIGN(const DglGraphView view, ReadDglGraphFile(file));
+    const absl::string_view inner = FindArray(view.edge_data, "inner_edge")->bytes;
+    for (size_t i = 0; i < inner.size() && inner[i] != 0; ++i) {
+      int64_t id;
+      std::memcpy(&id, FindArray(view.edge_data, "orig_id")->bytes.data() + i * sizeof(id),
+                  sizeof(id));
+      rows.push_back(id);
+      rows.push_back(10 * id);
+    }
+  }
+  Write("edges.npy", rows);
+  RestoreRequest request = Request({"edges.npy"}, "e.npy");
+  request.type = "_N:_E:_N";
+  EXPECT_THAT(RestoreRows(request), IsOkAndHolds(uint64_t{21}));
+  const std::vector<int64_t> restored = Read("e.npy");
+  ASSERT_EQ(restored.size(), 42U);
+  for (int64_t edge = 0; edge < 21; ++edge) {
+    EXPECT_EQ(restored[static_cast<size_t>(2 * edge)], edge);
+    EXPECT_EQ(restored[static_cast<size_t>(2 * edge + 1)], 10 * edge);
+  }
+}
+
+TEST_F(RestoreTest, FilesThatAreOthersAreNamed) {
+  const auto not_there = [this](const std::string& file) {
+    return absl::NotFoundError(Path(file) + ": No such file or directory");
+  };
+  RestoreRequest request = Request({"rows.npy"}, "d.npy");
+  request.json = Path("none");
+  EXPECT_EQ(RestoreRows(request).status(), not_there("none"));
+  WriteText(Path("broken"), "{");
+  request.json = Path("broken");
+  EXPECT_EQ(RestoreRows(request).status(), absl::InvalidArgumentError(Path("broken: is no JSON")));
+  EXPECT_EQ(RestoreRows(Request({"none"}, "d.npy")).status(), not_there("none"));
+  // Of files that are one a part, each is like the first.
+  const std::vector<std::string> each = {"rows0.npy", "rows1.npy", "rows2.npy"};
+  const std::vector<int64_t> rows1 = Read("rows1.npy");
+  const absl::Status unlike =
+      absl::InvalidArgumentError(absl::StrCat(Path("rows1.npy"), ": must have ", rows1.size() / 2,
+                                              " rows of the type and shape of all files"));
+  WriteNumbers(Path("rows1.npy"), DType::kUint64, {rows1.size() / 2, 2}, rows1);
+  EXPECT_EQ(RestoreRows(Request(each, "d.npy")).status(), unlike);
+  WriteNumbers(Path("rows1.npy"), DType::kInt64, {rows1.size() / 2, 2, 1}, rows1);
+  EXPECT_EQ(RestoreRows(Request(each, "d.npy")).status(), unlike);
+  WriteNumbers<int64_t>(Path("rows1.npy"), DType::kInt64, {}, {1});
+  EXPECT_EQ(RestoreRows(Request(each, "d.npy")).status(), unlike);
+  // What parts are added to has their rows.
+  request = Request({"rows0.npy"}, "c.npy");
+  request.part = 0;
+  const absl::Status other =
+      absl::InvalidArgumentError(Path("c.npy: is there with other rows than these"));
+  for (const auto& [dtype, rows] :
+       {std::pair(DType::kInt64, kNodes - 1), {DType::kUint64, kNodes}}) {
+    WriteNumbers(Path("c.npy"), dtype, {rows, 2}, std::vector<int64_t>(2 * rows));
+    EXPECT_EQ(RestoreRows(request).status(), other);
+  }
+  WriteText(Path("c.npy"), "x");
+  EXPECT_THAT(RestoreRows(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, testing::StartsWith(Path("c.npy: "))));
+  EXPECT_FALSE(PathExists(Path("d.npy")));
+}
+
+// Of a part of which something is lost neither rows are restored nor ids written.
+TEST_F(RestoreTest, PartsThatAreDamagedAreNamed) {
+  const std::string part = Path("p/part1/graph.dgl");
+  const std::string whole = BytesOf(part);
+  const std::string torn = ": at byte 0: the file ends within 8 bytes: it has 1 more";
+  const std::string no_ids = ": has no orig_id of its inner rows";
+  const auto restored = [this] { return RestoreRows(Request({"rows.npy"}, "d.npy")).status(); };
+  // Each time as if it had not been tried.
+  const auto added = [this] {
+    for (const char* const file :
+         {"p/part0/orig_nids.dgl", "p/part0/orig_eids.dgl", "p/part1/orig_nids.dgl"}) {
+      EXPECT_THAT(RemoveFolder(Path(file)), IsOk());
+    }
+    return AddOriginalIds(Path("p"), "g");
+  };
+  WriteText(part, "x");
+  EXPECT_EQ(restored(), absl::DataLossError(part + torn));
+  EXPECT_EQ(added(), absl::InvalidArgumentError(part + torn));
+  for (const std::string& other : {GraphOfNodes(kNodes, std::nullopt), GraphOfNodes(0, 1)}) {
+    WriteText(part, other);
+    EXPECT_EQ(restored(), absl::DataLossError(part + no_ids));
+    EXPECT_EQ(added(), absl::DataLossError(part + no_ids));
+  }
+  for (const int64_t id : {-1, 3, 12}) {
+    WriteText(part, GraphOfNodes(kNodes, id));
+    EXPECT_EQ(restored(), absl::DataLossError(absl::StrCat(part, ": orig_id ", id,
+                                                           " is there twice, or not below 12")));
+    // It has no edges.
+    EXPECT_EQ(added(), absl::DataLossError(part + no_ids));
+  }
+  EXPECT_THAT(RemoveFolder(part), IsOk());
+  EXPECT_EQ(restored(), absl::NotFoundError(part + ": No such file or directory"));
+  EXPECT_EQ(added(), absl::NotFoundError(part + ": No such file or directory"));
+  EXPECT_FALSE(PathExists(Path("d.npy")));
+  WriteText(Path("p/g.json"), "{");
+  EXPECT_EQ(added(), absl::InvalidArgumentError(Path("p/g.json: is no JSON")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/graphs/source_graphs/memory_source_graph.h"
@@ -46,7 +48,7 @@ TEST_F(AssignmentTest, StreamingKeepsMostCliquesWhole) {
   options.num_parts = 4;
   PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, Assign(options));
   EXPECT_EQ(assignment.method, PartMethod::kStreaming);
-  EXPECT_THAT(assignment.reason, HasSubstr("METIS cannot be called"));
+  EXPECT_EQ(assignment.reason, "METIS cannot be used: METIS cannot be called here");
   EXPECT_LE(assignment.cut_edges, 20U);
   ASSERT_EQ(assignment.balance.size(), 1U);
   EXPECT_EQ(assignment.balance[0].name, "nodes");
@@ -341,35 +343,95 @@ TEST_F(AssignmentTest, RefusesOptionsByName) {
     set(options);
     const absl::Status status = Assign(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(DescribeParts(graph_, options, std::vector<uint32_t>(60)).status(), status);
     return std::string(status.message());
   };
-  EXPECT_THAT(refusal([](auto& o) { o.num_parts = 0; }), HasSubstr("0 parts of 1 trainers"));
-  EXPECT_THAT(refusal([](auto& o) { o.trainers_per_machine = 1 << 20; }), HasSubstr("1048576"));
-  EXPECT_THAT(refusal([](auto& o) { o.num_hops = 0; }), HasSubstr("cut edges would belong"));
-  EXPECT_THAT(refusal([](auto& o) { o.imbalance = 0.9; }), HasSubstr("0.9"));
-  EXPECT_THAT(refusal([](auto& o) {
-                o.halo = HaloKind::kInEdges;
-                o.num_hops = 2;
-              }),
-              HasSubstr("must be 1"));
-  EXPECT_THAT(refusal([](auto& o) {
-                o.classes = {{0, {1, 2}, 3}};
-              }),
-              HasSubstr("classes of 2 nodes for node set \"_N\" of 60"));
-  EXPECT_THAT(refusal([](auto& o) {
-                o.classes = {{0, std::vector<uint16_t>(60, 3), 3}};
-              }),
-              HasSubstr("has class 3, beyond 3 classes"));
-  EXPECT_THAT(refusal([](auto& o) {
-                o.classes = {{0, std::vector<uint16_t>(60), 300}};
-              }),
-              HasSubstr("300 classes"));
+  const std::string trainers = " trainers: together they must be at least 1 and at most 1048576";
+  EXPECT_EQ(refusal([](auto& o) { o.num_parts = 0; }), "0 parts of 1" + trainers);
+  EXPECT_EQ(refusal([](auto& o) { o.trainers_per_machine = 1 << 20; }),
+            "2 parts of 1048576" + trainers);
+  for (const uint32_t hops : {0U, 17U}) {
+    EXPECT_EQ(refusal([hops](auto& o) { o.num_hops = hops; }),
+              absl::StrCat("num_hops is ", hops,
+                           ", but must be at least 1 (with 0, cut edges would "
+                           "belong to no part) and at most 16"));
+  }
+  EXPECT_EQ(refusal([](auto& o) { o.imbalance = 0.9; }),
+            "imbalance is 0.9, but must be at least 1");
+  EXPECT_EQ(refusal([](auto& o) { o.imbalance = std::numeric_limits<double>::infinity(); }),
+            "imbalance is inf, but must be at least 1");
+  EXPECT_EQ(refusal([](auto& o) {
+              o.halo = HaloKind::kInEdges;
+              o.num_hops = 2;
+            }),
+            "num_hops is 2, but must be 1 for a halo of in-edges only");
+  const auto classes = [&](std::vector<NodeClasses> given) {
+    return refusal([&given](auto& o) { o.classes = given; });
+  };
+  const NodeClasses all{0, std::vector<uint16_t>(60), 2};
+  EXPECT_EQ(classes({{1, {}, 1}}), "classes of node set 1, beyond 1 node sets");
+  EXPECT_EQ(classes({all, all}), "node set \"_N\" has classes twice");
+  EXPECT_EQ(classes({{0, {1, 2}, 3}}), "classes of 2 nodes for node set \"_N\" of 60");
+  EXPECT_EQ(classes({{0, std::vector<uint16_t>(60, 3), 3}}),
+            "node 0 of \"_N\" has class 3, beyond 3 classes");
+  EXPECT_EQ(classes({{0, std::vector<uint16_t>(60), 257}}),
+            "257 classes of nodes (each node set without is one), beyond 256");
+  PartitionOptions most;
+  most.classes = {{0, std::vector<uint16_t>(60), 256}};
+  EXPECT_THAT(CheckPartitionOptions(graph_, most), IsOk());
+}
+
+TEST_F(AssignmentTest, RefusesWeightsThatDoNotFit) {
+  const auto refusal = [this](auto set) {
+    PartitionOptions options;
+    set(options.weights);
+    const absl::Status status = CheckPartitionOptions(graph_, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  const std::string number =
+      "weights must be as many as the graph's nodes or edges, and at most 1024 a node";
+  const std::vector<uint64_t> of_nodes(60, 1);
+  const std::vector<uint64_t> of_edges(graph_.num_edges(), 1);
+  EXPECT_EQ(refusal([](auto& w) { w.sizes.assign(59, 1); }), number);
+  EXPECT_EQ(refusal([](auto& w) { w.nodes = {{"w", std::vector<uint64_t>(61, 1)}}; }), number);
+  EXPECT_EQ(refusal([&](auto& w) { w.nodes = {{"w", {1}}, {"v", of_nodes}}; }), number);
+  EXPECT_EQ(refusal([&](auto& w) { w.nodes.assign(1025, {"w", of_nodes}); }), number);
+  EXPECT_EQ(refusal([&](auto& w) { w.edges = {of_edges, {}}; }), number);
+  EXPECT_EQ(refusal([&](auto& w) { w.edges = {of_nodes}; }), number);
+  PartitionOptions most;
+  most.weights.nodes.assign(1024, {"w", of_nodes});
+  most.weights.edges = {of_edges};
+  most.weights.sizes = of_nodes;
+  EXPECT_THAT(CheckPartitionOptions(graph_, most), IsOk());
+  // Also where the sum would be small again.
+  std::vector<uint64_t> heavy = of_nodes;
+  heavy[3] = UINT64_MAX;
+  EXPECT_EQ(refusal([&](auto& w) {
+              w.nodes = {{"v", of_nodes}, {"w", heavy}};
+            }),
+            "w: they add up to more than 2^62");
+  std::vector<uint64_t> heavy_edges = of_edges;
+  heavy_edges[3] = UINT64_MAX;
+  EXPECT_EQ(refusal([&](auto& w) { w.edges = {heavy_edges}; }),
+            "weights of edges, in both directions: they add up to more than 2^62");
+}
+
+TEST_F(AssignmentTest, PartsThatAreNoneAreNotDescribed) {
+  EXPECT_EQ(DescribeParts(graph_, {}, std::vector<uint32_t>(59)).status(),
+            absl::InvalidArgumentError("parts of 59 nodes for a graph of 60 nodes"));
+  std::vector<uint32_t> part(60);
+  part[7] = 2;
+  EXPECT_EQ(DescribeParts(graph_, {}, part).status(),
+            absl::InvalidArgumentError("node 7 has part 2, beyond 2 parts"));
+  part[7] = 1;
+  EXPECT_THAT(DescribeParts(graph_, {}, part), IsOk());
 }
 
 TEST_F(AssignmentTest, MetisIsRefusedWithoutAnEngine) {
   PartitionOptions options;
   options.method = PartMethod::kMetis;
-  EXPECT_EQ(Assign(options).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Assign(options).status(), absl::FailedPreconditionError("METIS cannot be called here"));
 }
 
 TEST_F(AssignmentTest, CanBeCancelledAtAnyLook) {

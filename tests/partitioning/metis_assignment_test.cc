@@ -29,7 +29,10 @@ class ScriptedEngine final : public AssignmentEngine {
                                                                      const EngineAttempt&)>;
   explicit ScriptedEngine(Answer answer) : answer_(std::move(answer)) {}
 
-  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override { return NewHeapArray(); }
+  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override {
+    if (arrays_left-- == 0) return absl::ResourceExhaustedError("no room for an array");
+    return NewHeapArray();
+  }
   std::vector<absl::StatusOr<std::vector<uint32_t>>> Run(
       const EngineProblem& problem, absl::Span<const EngineAttempt> attempts,
       const EngineLimits& limits, const std::function<bool()>& /*cancelled*/) override {
@@ -44,6 +47,7 @@ class ScriptedEngine final : public AssignmentEngine {
     return results;
   }
 
+  int arrays_left = 2;
   std::vector<EngineAttempt> asked;
   std::vector<uint32_t> constraints;
   std::vector<uint64_t> memory;
@@ -255,6 +259,47 @@ TEST(MetisQuestionsTest, TheSameArgumentsGiveTheseQuestionsAndParts) {
     fingerprint.AddAll(made.status().message());
   }
   EXPECT_EQ(fingerprint.value(), 1243611827275133077U);
+}
+
+// Neighbours have one, and their weights where some are joined twice.
+TEST_F(MetisAssignmentTest, ArraysThatThereIsNoRoomForAreTold) {
+  Pairs edges = RingOfCliques(12, 5);
+  edges.push_back(edges[0]);
+  const auto source = OneSetGraph(60, edges);
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  for (const int arrays : {0, 1, 2}) {
+    ScriptedEngine engine([](const auto& problem, const auto&) { return Blocks(problem); });
+    engine.arrays_left = arrays;
+    EXPECT_EQ(
+        AssignParts(graph, options_, &engine).status(),
+        arrays == 2 ? absl::OkStatus() : absl::ResourceExhaustedError("no room for an array"));
+  }
+}
+
+TEST_F(MetisAssignmentTest, WeightsOfEdgesBeyondMetisAreRounded) {
+  options_.weights.edges.emplace_back();
+  for (uint64_t edge = 0; edge < graph_.num_edges(); ++edge) {
+    options_.weights.edges[0].push_back((uint64_t{1} << 30) + edge);
+  }
+  ScriptedEngine engine([](const auto& problem, const auto&) { return Blocks(problem); });
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph_, options_, &engine));
+  ASSERT_FALSE(assignment.notes.empty());
+  EXPECT_EQ(assignment.notes[0],
+            "weights of edges were divided by 256 and rounded up: METIS adds up to 2^31");
+}
+
+TEST_F(MetisAssignmentTest, TheBestOfAllCanBeCancelledAtAnyLook) {
+  options_.quality = PartQuality::kBest;
+  int looks = 0;
+  for (;; looks += 1 + looks / 8) {
+    ScriptedEngine engine([](const auto& problem, const auto&) { return Blocks(problem); });
+    int left = looks;
+    const absl::Status status =
+        AssignParts(graph_, options_, &engine, {[&left] { return left-- <= 0; }, nullptr}).status();
+    if (status.ok()) break;
+    EXPECT_EQ(status, absl::CancelledError("partitioning was cancelled"));
+  }
+  EXPECT_GT(looks, 10);
 }
 
 TEST_F(MetisAssignmentTest, EmptyPartsAreFilled) {

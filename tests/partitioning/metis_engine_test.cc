@@ -7,14 +7,17 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
 #include "service/wings/partition/cutting/assignment.h"
 #include "service/wings/partition/cutting/symmetric_graph.h"
+#include "service/wings/partition/engines/metis_exchange.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -192,6 +195,13 @@ TEST_F(MetisEngineTest, EverythingOddIsTaken) {
   }
 }
 
+// Of a call with one constraint and without sizes.
+uint64_t SharedBytes(const EngineProblem& problem) {
+  MetisCall call;
+  call.num_nodes = static_cast<int32_t>(problem.num_nodes);
+  return call.bytes() + problem.offsets.back() * (problem.weights != nullptr ? 8 : 4);
+}
+
 TEST_F(MetisEngineTest, MemoryBeyondTheBoundIsAnError) {
   const auto source = OneSetGraph(20000, RandomPairs(20000, 200000, 2));
   PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
@@ -210,8 +220,12 @@ TEST_F(MetisEngineTest, MemoryBeyondTheBoundIsAnError) {
     EngineLimits limits;
     limits.memory_bytes = megabytes << 20;
     const auto results = engine_->Run(problem, {EngineAttempt{}}, limits, nullptr);
-    EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted)
-        << results[0].status();
+    EXPECT_EQ(results[0].status(),
+              absl::ResourceExhaustedError(
+                  megabytes == 1
+                      ? absl::StrCat("the arrays for METIS take ", SharedBytes(problem),
+                                     " bytes, and its memory is bounded to 1048576")
+                      : absl::StrCat("METIS ran out of memory, of ", megabytes << 20, " bytes")));
   }
 }
 
@@ -220,9 +234,8 @@ TEST_F(MetisEngineTest, TimeAndCancellationEndTheProcess) {
   PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
   PH_ASSERT_OK_AND_ASSIGN(const auto slow, MakeMetisEngine(Program("exec sleep 1000")));
   options_.time_limit = absl::Milliseconds(20);
-  const absl::Status late = AssignParts(graph, options_, slow.get()).status();
-  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(late.message(), HasSubstr("within 20ms"));
+  EXPECT_EQ(AssignParts(graph, options_, slow.get()).status(),
+            absl::DeadlineExceededError("METIS did not end within 20ms"));
   options_.time_limit = absl::InfiniteDuration();
   int looks = 5;
   EXPECT_EQ(AssignParts(graph, options_, slow.get(), {[&looks] { return --looks <= 0; }, nullptr})
@@ -240,13 +253,45 @@ TEST_F(MetisEngineTest, EndsOfTheProcessAreTold) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     return std::string(status.message());
   };
-  EXPECT_THAT(error("kill -9 $$"), HasSubstr("ended by signal 9"));
-  EXPECT_THAT(error("kill -8 $$"), HasSubstr("ended by signal 8"));
-  EXPECT_THAT(error("echo 'out of luck' >&2; exit 3"),
-              HasSubstr("ended with status 3 and no result; it printed 'out of luck'"));
-  EXPECT_THAT(error("exit 0"), HasSubstr("ended with status 0 and no result"));
-  EXPECT_EQ(MakeMetisEngine("/nonexistent/metis").status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(error("kill -9 $$"), "METIS's process was ended by signal 9 (Killed)");
+  EXPECT_EQ(error("echo; echo so; kill -8 $$"),
+            "METIS's process was ended by signal 8 (Floating point exception); it printed 'so'");
+  const std::string ended = "METIS's process ended with status ";
+  EXPECT_EQ(error("echo 'out of luck' >&2; exit 3"),
+            ended + "3 and no result; it printed 'out of luck'");
+  EXPECT_EQ(error("exit 0"), ended + "0 and no result");
+  // The program itself, without what it is given.
+  const std::string metis = PACKHOUSE_METIS;
+  EXPECT_EQ(error("exec 3<&-; exec " + metis),
+            ended +
+                "2 and no result; it printed 'packhouse-metis is started by packhoused, which "
+                "passes it a graph'");
+  EXPECT_EQ(error("exec 3</dev/null; exec " + metis),
+            ended +
+                "2 and no result; it printed 'packhouse-metis is started by packhoused, which "
+                "passes it a graph'");
+  EXPECT_EQ(error("exec 4<&-; exec " + metis),
+            ended + "2 and no result; it printed 'the arrays are shorter than the call says'");
+  EXPECT_EQ(error(metis + "; exit $?"),
+            ended + "2 and no result; it printed 'the service has ended'");
+  EXPECT_EQ(MakeMetisEngine("/nonexistent/metis").status(),
+            absl::FailedPreconditionError("METIS's program /nonexistent/metis cannot be executed"));
+}
+
+// Numbers stay where they are as an array grows.
+TEST_F(MetisEngineTest, ArraysKeepTheirNumbers) {
+  for (const bool shared : {false, true}) {
+    std::unique_ptr<EngineArray> array = NewHeapArray();
+    if (shared) {
+      PH_ASSERT_OK_AND_ASSIGN(array, engine_->NewArray());
+    }
+    for (const uint64_t capacity : {3, 5000}) {
+      ASSERT_THAT(array->Reserve(capacity), IsOk());
+      if (capacity == 3) std::iota(array->data(), array->data() + 3, 7);
+      EXPECT_THAT(std::vector<uint32_t>(array->data(), array->data() + 3),
+                  testing::ElementsAre(7, 8, 9));
+    }
+  }
 }
 
 // METIS is killed after a random time: either it had ended, or there is an error; never half a

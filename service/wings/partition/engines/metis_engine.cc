@@ -167,14 +167,14 @@ class SharedArray final : public EngineArray {
   SharedMemory memory_;
 };
 
-// What the child printed: METIS's reason.
+// What the child printed: METIS's reason. The file has a byte 0 before anything is.
 std::string Printed(int output) {
   char text[512];
   const ssize_t bytes = pread(output, text, sizeof(text), 0);
   if (bytes <= 0) return "";
-  return absl::StrCat(
-      "; it printed ",
-      Quoted(absl::StripAsciiWhitespace(absl::string_view(text, static_cast<size_t>(bytes)))));
+  absl::string_view printed(text, static_cast<size_t>(bytes));
+  printed = absl::StripAsciiWhitespace(printed.substr(0, printed.find('\0')));
+  return printed.empty() ? "" : absl::StrCat("; it printed ", Quoted(printed));
 }
 
 // One call.
