@@ -226,6 +226,8 @@ def test_where_the_socket_of_administrators_is(tmp_path: pathlib.Path) -> None:
     assert listening() == ""
     assert listening(XDG_RUNTIME_DIR=str(tmp_path)) == f"unix:{tmp_path}/packhoused-PID.sock"
     assert listening("--data-dir", str(data), "--admin-listen=") == ""
+    # It is not asked for: without it, the server serves.
+    assert listening(XDG_RUNTIME_DIR=str(tmp_path / "none")) == ""
     # A path that a socket cannot have takes nothing away but the socket.
     deep = tmp_path / ("x" * 100)
     assert listening("--data-dir", str(deep)) == ""

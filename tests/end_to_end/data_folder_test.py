@@ -139,3 +139,9 @@ def test_bad_bounds_are_refused(flag: str, value: str) -> None:
     assert status == 2
     assert flag in words
     assert value in words
+
+
+def test_a_congestion_control_that_there_is_not_is_refused() -> None:
+    status, words = refused("--tcp-congestion", "nothing")
+    assert status == 1
+    assert "--tcp-congestion: " in words

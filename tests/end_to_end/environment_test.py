@@ -126,6 +126,16 @@ def test_with_the_least_descriptors_it_serves_and_ends(tmp_path: pathlib.Path) -
         assert server.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
+def test_what_cannot_be_printed_is_an_error(flag: str) -> None:
+    with open("/dev/full", "w", encoding="ascii") as full:
+        with running(flag, stdout=full, stderr=subprocess.PIPE) as server:
+            _, stderr = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 1
+    assert json.loads(stderr)["event"] == "cannot print"
+    assert last_message(stderr) == "cannot write all of stdout: No space left on device"
+
+
 def test_a_soft_limit_is_raised() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with running(*FLAGS, stdout=subprocess.PIPE,

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import pathlib
+import re
 import socket
 import ssl
 import time
 from typing import Any
 
+import numpy as np
 from certificates import Authority, Certificate, hash_of, replace
 from server_process import ServerProcess
 
-from packhouse import Client, Credentials, PackhouseError
+from packhouse import (
+    Client,
+    Credentials,
+    GraphSchema,
+    GraphTable,
+    PackhouseError,
+    PackOptions,
+    TensorSpec,
+)
 
 _POLICY = """
 version: 1
@@ -211,8 +222,54 @@ def test_without_the_flag_everybody_reads(tmp_path: pathlib.Path) -> None:
         assert get(server, "/metrics", token="other")[0] == 401
 
 
+def test_the_page_is_told_what_the_server_does(tmp_path: pathlib.Path) -> None:
+    flags = ("--data-dir", str(tmp_path), "--lane", f"unix:{tmp_path}/lane", "--max-connections=77")
+    table = GraphTable.from_graphs(
+        GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),)),
+        [{"x": np.zeros(2, np.float32)}] * 3,
+    )
+    with ServerProcess(*flags) as server, Client(server.address) as client:
+        state = json.loads(server.get("/api/state")[1])
+        assert re.fullmatch("[0-9a-f]{16}", state.pop("page"))
+        assert state.pop("version")
+        assert state == {"grpc": server.address, "draining": False, "not_ready": []}
+        with client.open_pack(table.schema, PackOptions({"nodes": 4})) as stream:
+            stream.send(table)
+            assert stream.opened and stream.transport == "lane"
+            told: dict[str, Any] = {}
+            while told.get("pending_graphs") != 3:
+                told = json.loads(server.get("/api/overview")[1])
+            assert told["waiting"] == [{"what": "Pack", "open": 1, "awaited": 0, "starved": 0}]
+            assert told["lanes"] == {"open": 1, "offered": 1, "batches": 0, "slots": 0}
+            assert told["connections"]["most"] == 77 and told["connections"]["open"] >= 1
+            memory = {share["name"]: (share["held"], share["most"]) for share in told["memory"]}
+            assert list(memory) == ["pending", "unsent", "working"]
+            assert 0 < memory["pending"][0] < memory["pending"][1]
+            disk = os.statvfs(tmp_path)
+            disks = {each["name"]: each for each in told["disks"]}
+            assert {name: each["most"] for name, each in disks.items()} == {
+                "datasets": 64 << 30, "delivery": 1 << 30, "source_graphs": 64 << 30
+            }  # fmt: skip
+            for each in disks.values():
+                assert 0 <= each["free"] <= disk.f_blocks * disk.f_frsize
+            stream.finish()
+            assert [len(batch) for batch in stream] == [2, 1]
+        told = json.loads(server.get("/api/overview")[1])
+        assert (told["totals"]["batches"], told["totals"]["graphs"]) == (2, 3)
+        assert told["totals"]["bytes"] > 0 and told["lanes"]["batches"] == 2
+        connection = http.client.HTTPConnection(server.http_address or "", timeout=20)
+        for path in ("/", "/api/state"):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            assert (answer.getheader("Content-Security-Policy") or "").startswith("default-src 'none'; ")
+            assert answer.getheader("X-Content-Type-Options") == "nosniff"
+            assert answer.getheader("Referrer-Policy") == "no-referrer"
+        connection.close()
+
+
 def test_other_sites_cannot_ask_what_the_page_asks() -> None:
-    with ServerProcess("--http-names", "graphs.example") as server:
+    with ServerProcess("--http-names", "x.example , graphs.example") as server:
         assert server.http_address is not None
 
         def status(path: str, **headers: str) -> int:

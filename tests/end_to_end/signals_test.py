@@ -76,8 +76,12 @@ def test_at_the_deadline_open_streams_get_unavailable() -> None:
 
 # Supervisors send some signals twice. A repeated signal means "at once" only after a second.
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGQUIT])
-def test_a_later_signal_ends_it_at_once(sent: signal.Signals) -> None:
-    with ServerProcess("--drain-timeout", "1h") as server, Client(server.address) as client:
+def test_a_later_signal_ends_it_at_once(sent: signal.Signals, tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(log.open("w"))
+        server = stack.enter_context(ServerProcess("--drain-timeout", "1h", log=file))
+        client = stack.enter_context(Client(server.address))
         stream = client.open_pack(SCHEMA, LIMITS)
         assert stream.opened.look_ahead == 64
         first = time.monotonic()
@@ -89,6 +93,11 @@ def test_a_later_signal_ends_it_at_once(sent: signal.Signals) -> None:
         assert code == 128 + sent
         assert time.monotonic() - first >= 1
         stream.close()
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    told = [(line["event"], line.get("signal")) for line in lines]
+    assert told[:2] == [("listening", None), ("draining", sent.name)]
+    assert set(told[2:-1]) == {("signal repeated", sent.name)}
+    assert told[-1] == ("ended at once", sent.name)
 
 
 def test_signals_that_mean_nothing_end_nothing(tmp_path: pathlib.Path) -> None:
