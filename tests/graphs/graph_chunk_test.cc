@@ -169,6 +169,24 @@ TEST(IndexCheckTest, AllLevelsFindWhatIsOutOfRange) {
   }
 }
 
+// Beyond what the type can number, a negative index is still none, though as an unsigned number it
+// would be one.
+TEST(IndexCheckTest, ANegativeIndexIsOutOfRangeOfAnyNumberOfRows) {
+  for (const DType dtype : {DType::kInt8, DType::kInt16, DType::kInt32}) {
+    const size_t width = ElementBytes(dtype);
+    for (const VectorLevel level : VectorLevelsHere()) {
+      const IndexCheck check(dtype, level);
+      for (const size_t n : {1, 100}) {
+        std::string data(n * width, '\0');
+        EXPECT_TRUE(check.AllInRange(data, UINT64_MAX));
+        data.replace(data.size() - width, width, width, '\xff');
+        EXPECT_FALSE(check.AllInRange(data, UINT64_MAX));
+        EXPECT_EQ(FindIndexOutOfRange(dtype, data, UINT64_MAX - 1), n - 1);
+      }
+    }
+  }
+}
+
 TEST(GraphChunkRandomTest, RandomChunksAreValid) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Random random(seed);
