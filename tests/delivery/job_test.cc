@@ -296,8 +296,15 @@ TEST_F(JobTest, StepCursorsDoNotDependOnAcknowledgements) {
   PH_ASSERT_OK_AND_ASSIGN(const Cursor cursor, DecodeCursor(text));
   EXPECT_EQ(cursor.done, BatchSet::Of({0, 1, 2, 3}));
   EXPECT_THAT(job().CursorAtStep(0, 1, 4), IsOk());
-  EXPECT_THAT(job().CursorAtStep(0, 1, 5),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("step 5: generation 1 has 4")));
+  EXPECT_EQ(job().CursorAtStep(0, 1, 5).status(),
+            absl::OutOfRangeError("step 5: generation 1 has 4 steps"));
+  // What was done before the generation is done, too.
+  JoinRequest request = Rank(0, 1);
+  request.cursor = Cursor{epoch_, 1, BatchSet::Of({1, 4})};
+  ASSERT_THAT(Join(request), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::string later, job().CursorAtStep(0, 2, 2));
+  EXPECT_EQ(DecodeCursor(later)->done, BatchSet::Of({0, 1, 2, 4}));
+  ASSERT_THAT(Join(Rank(0, 2)), IsOk());
   EXPECT_THAT(job().CursorAtStep(0, 2, 1),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation 2")));
 }
@@ -407,6 +414,87 @@ TEST_F(JobTest, ASessionMayLeaveBeforeItHasJoined) {
   EXPECT_EQ(Next(seat), 0U);
 }
 
+// Who asked for the answer, and may sleep until it is there, is woken; others look again.
+TEST_F(JobTest, WhoWaitsForAJoinIsWoken) {
+  for (const bool may_wait : {false, true}) {
+    world_->is_deferring = true;
+    int num_wakes = 0;
+    const auto session = world_->StartJoin(epoch_, Worker("a"), 100, [&] { ++num_wakes; });
+    PH_ASSERT_OK_AND_ASSIGN(const auto start, job().Started(*session, may_wait));
+    EXPECT_FALSE(start.has_value());
+    // Asking again takes nothing back.
+    EXPECT_FALSE(job().Started(*session, /*may_wait=*/false)->has_value());
+    world_->is_deferring = false;
+    world_->RunDeferred();
+    EXPECT_EQ(num_wakes, may_wait ? 1 : 0);
+    EXPECT_TRUE(job().Started(*session, may_wait)->has_value());
+    job().Leave(*session);
+  }
+}
+
+// What a worker is told when it has joined.
+TEST_F(JobTest, AJoinIsAnsweredInFull) {
+  epoch_ = IdentityOf({7});
+  ASSERT_THAT(Join(Rank(0, 2)), IsOk());
+  ASSERT_THAT(Acknowledge(0, 1, {0, 3}), IsOk());
+  JoinRequest request = Rank(1, 2);
+  request.reader = {1, 2};
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(request));
+  EXPECT_EQ(seat.start.session, seat.session->id);
+  EXPECT_EQ(seat.start.join.generation, 1U);
+  EXPECT_FALSE(seat.start.join.started);
+  EXPECT_EQ(DecodeCursor(seat.start.join.cursor).value(), (Cursor{epoch_, 1, {}}));
+  const EpochProgress& progress = seat.start.progress;
+  EXPECT_EQ(progress.key, epoch_.key);
+  EXPECT_EQ(progress.generation, 1U);
+  EXPECT_EQ(progress.num_done, 2U);
+  EXPECT_EQ(progress.num_batches, 7U);
+  EXPECT_EQ(progress.share, (EpochShare{4, 1, false, 0, 4}));
+  EXPECT_EQ(seat.start.num_steps, 2U);
+  EXPECT_EQ(seat.start.num_steps_done, 1U);
+  EXPECT_FALSE(seat.start.num_steps_is_estimate);
+  EXPECT_EQ(seat.start.windows, std::vector<uint32_t>());
+  EXPECT_EQ(seat.start.dealing->num_places(), 8U);
+}
+
+// A log that has as many records as it may have is rewritten; one that is still as long, or cannot
+// be, is tried again after half as many.
+TEST(JobCompactionTest, TheLogIsRewrittenOnceItIsLong) {
+  FailingLog log;
+  JobWorld world(&log, absl::InfiniteDuration(), /*max_records=*/8);
+  JoinRequest request;
+  request.worker = "a";
+  EXPECT_FALSE(world.job().HasRecords());
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(IdentityOf({20}), request));
+  EXPECT_TRUE(world.job().HasRecords());
+  uint64_t batch = 0;
+  const auto acknowledge = [&] {
+    EXPECT_THAT(world.job().Acknowledge(0, 0, 1, std::vector<uint64_t>{batch++}, kStart), IsOk());
+    return log.num_records();
+  };
+  // Opened, used, started, joined.
+  EXPECT_EQ(log.num_records(), 4U);
+  for (const size_t records : {5, 6, 7}) EXPECT_EQ(acknowledge(), records);
+  // With all that is done as one, and the last generation.
+  EXPECT_EQ(acknowledge(), 6U);
+  for (const size_t records : {7, 8, 9}) EXPECT_EQ(acknowledge(), records);
+  world.is_deferring = true;
+  EXPECT_EQ(acknowledge(), 10U);
+  EXPECT_EQ(world.deferred.size(), 1U);
+  // It is due once.
+  EXPECT_EQ(acknowledge(), 11U);
+  EXPECT_EQ(world.deferred.size(), 1U);
+  world.is_deferring = false;
+  log.FailNext(FailingLog::Failure::kRefuses);
+  world.RunDeferred();
+  EXPECT_EQ(log.num_records(), 11U);
+  for (const size_t records : {12, 13, 14}) EXPECT_EQ(acknowledge(), records);
+  EXPECT_EQ(acknowledge(), 6U);
+  const JobLedger ledger = world.Ledger();
+  EXPECT_EQ(ledger.Find({"job", 0})->done.size(), batch);
+  EXPECT_EQ(JobLedger::Replay(log.ReadAll().value())->last_generation(), 1U);
+}
+
 // Lets its appends through one by one.
 class GatedLog final : public RecordLog {
  public:
@@ -470,10 +558,17 @@ TEST(JobCommitTest, NobodyWaitsForTheDiskButWhoWritesToIt) {
       [&] { EXPECT_THAT(job.Acknowledge(0, seat.start.session, 1, {150}, kStart), IsOk()); });
   log.AwaitWaiting();
   // Would hang if somebody held the job's mutex.
-  PH_ASSERT_OK_AND_ASSIGN(const Lease lease, job.Next(*seat.session, kStart));
-  EXPECT_EQ(lease.outcome, LeaseOutcome::kLeased);
+  for (int i = 0; i < 2; ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(const Lease lease, job.Next(*seat.session, kStart));
+    EXPECT_EQ(lease.outcome, LeaseOutcome::kLeased);
+  }
   job.Expire(kStart + absl::Seconds(60));
   EXPECT_EQ(job.NextExpiry(), absl::InfiniteFuture());
+  // One of the two is being acknowledged, the other one made: the worker has none.
+  DeliverySnapshot snapshot;
+  job.AddTo(snapshot);
+  EXPECT_EQ(snapshot.sessions().num_starved, 1U);
+  EXPECT_EQ(snapshot.sessions().num_awaited, 0U);
   EXPECT_EQ(job.ProgressOf(epoch)->num_done, 0U);
 
   // 63 joins and an acknowledgement while it writes.
@@ -554,8 +649,10 @@ TEST_F(JobTest, WhatIsDoneHasABoundedNumberOfGaps) {
   std::vector<uint64_t> batches;
   for (uint64_t i = 0; i < Job::kMaxRuns; ++i) batches.push_back(2 * i);
   ASSERT_THAT(Acknowledge(0, 1, batches), IsOk());
-  EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 65536")));
+  EXPECT_EQ(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}).status(),
+            absl::ResourceExhaustedError(
+                "batches: what is done of the epoch would have 65537 runs with gaps between them, "
+                "at most 65536; acknowledge those that came first"));
   // What fills a gap goes, and makes room.
   EXPECT_THAT(Acknowledge(0, 1, {1, 3}), IsOk());
   EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}), IsOk());
@@ -752,8 +849,10 @@ TEST_F(JobTest, Refuses) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("asked for are 2")));
   EXPECT_THAT(Acknowledge(1, 1, {6}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch 6")));
-  EXPECT_THAT(job().CursorAtStep(0, 1, 0),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no steps in common")));
+  EXPECT_EQ(job().CursorAtStep(0, 1, 0).status(),
+            absl::FailedPreconditionError(
+                "step 0: workers that are served as they come have no steps in common; keep the "
+                "cursor of the last acknowledgement"));
   EpochIdentity other = epoch_;
   other.dataset_version = 9;
   EXPECT_THAT(world_->Join(other, Worker("a")),

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
@@ -608,6 +609,24 @@ TEST_F(JobCensusTest, JobsAreListedByNameOverAllPages) {
   }
 }
 
+// A page has 100 jobs unless more or fewer are asked for, and 1000 at most.
+TEST_F(JobCensusTest, PagesHaveABound) {
+  for (int i = 0; i < 1001; ++i) {
+    ASSERT_THAT(owner_->logs.directory()->Put({absl::StrFormat("job%04d", i), 1, 2, 3}), IsOk());
+  }
+  const auto told = [&](size_t page_size) {
+    const auto all = [](const std::string&) { return true; };
+    const absl::StatusOr<JobList> list = owner_->jobs.List(page_size, "", all);
+    EXPECT_THAT(list, IsOk());
+    return list.ok() ? std::pair(list->jobs.size(), list->next_page_token)
+                     : std::pair(size_t{0}, std::string());
+  };
+  EXPECT_EQ(told(0), std::pair(size_t{100}, std::string("job0099")));
+  EXPECT_EQ(told(3), std::pair(size_t{3}, std::string("job0002")));
+  EXPECT_EQ(told(1000), std::pair(size_t{1000}, std::string("job0999")));
+  EXPECT_EQ(told(5000), std::pair(size_t{1000}, std::string("job0999")));
+}
+
 // Those that cannot be opened do not keep others from their turn, nor do those without a known use.
 TEST_F(JobCensusTest, EveryUnusedJobHasItsTurn) {
   JobsOptions options;
@@ -753,6 +772,36 @@ TEST_F(JobsTest, AJobThatCannotBeOpenedIsTriedAgain) {
   ASSERT_NE(anew.job, nullptr);
   EXPECT_NE(anew.job, place.job);
   EXPECT_EQ(owner_->logs.commits().num_failed, 1U);
+}
+
+// Whoever loads is told where the job goes, and who asks for it there has it.
+TEST_F(JobsTest, AJobThatIsMovedSaysWhereItGoes) {
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job_));
+  const auto session = Load(place.job);
+  // To nobody, and to itself: it stays.
+  EXPECT_THAT(owner_->jobs.Move(job_, "none:1"), StatusIs(absl::StatusCode::kNotFound, testing::_));
+  EXPECT_THAT(owner_->jobs.Move(job_, owner_->lease.address()), IsOk());
+  EXPECT_THAT(place.job->early_end().status(), IsOk());
+  EXPECT_THAT(Acknowledge(*place.job, *session, 0), IsOk());
+  EXPECT_EQ(owner_->jobs.Open(job_)->job, place.job);
+
+  const std::string address = other_->lease.address();
+  EXPECT_THAT(owner_->jobs.Move(job_, address), IsOk());
+  EXPECT_EQ(
+      place.job->early_end().status(),
+      absl::UnavailableError(absl::StrCat("job '", job_, "' moves to the server at ", address,
+                                          ": load again; what was not acknowledged comes again")));
+  EXPECT_EQ(owner_->jobs.num_here(), 0U);
+  EXPECT_EQ(owner_->jobs.Move(job_, address),
+            absl::UnavailableError(
+                absl::StrCat("job '", job_, "' has just left this server: ask again")));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place elsewhere, owner_->jobs.Open(job_));
+  EXPECT_EQ(elsewhere.job, nullptr);
+  EXPECT_EQ(elsewhere.owner.address, address);
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place there, other_->jobs.Open(job_));
+  ASSERT_NE(there.job, nullptr);
+  EXPECT_FALSE(there.job->IsForgotten());
+  EXPECT_EQ(other_->jobs.counts().num_taken_over, 1U);
 }
 
 // What was trained on can be acknowledged to the end.

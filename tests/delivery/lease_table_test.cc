@@ -471,15 +471,130 @@ TEST(LeaseTableTest, ManyWorkersAreListedInPart) {
   EXPECT_EQ(sessions.size(), kListed);
 }
 
+// What a table that was destroyed had sent comes again in its place, without what is done or is not
+// dealt.
+TEST(LeaseTableTest, WhatWasSentBeforeComesAgain) {
+  Dealing dealing = Dealing::Create({0, 6}, {}, Sharing::Dynamic()).value();
+  LeaseTable table(std::move(dealing), kLease, BatchSet::Of({1}), BatchSet::Of({1, 2, 4, 99}));
+  EXPECT_EQ(table.Sent(), BatchSet::Of({2, 4}));
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  for (const int64_t batch : {0, 2, 3}) EXPECT_EQ(Next(table, 1), batch);
+  EXPECT_EQ(table.counters().redelivered, 1U);
+  EXPECT_EQ(table.Sent(), BatchSet::Of({0, 2, 3, 4}));
+  table.SessionGone(1);
+  EXPECT_EQ(table.Sent(), BatchSet::Of({0, 2, 3, 4}));
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  for (const int64_t batch : std::vector<int64_t>{0, 2, 3, 4, 5, kAllLeased}) {
+    EXPECT_EQ(Next(table, 2), batch);
+  }
+  EXPECT_EQ(table.counters().redelivered, 5U);
+}
+
+// Without ranks there are no readers: a worker that names some gets all that there is.
+TEST(LeaseTableTest, ReadersOfNoRankAreOne) {
+  LeaseTable table = Table(4);
+  ASSERT_THAT(table.Join(1, 0, {1, 2}), IsOk());
+  for (const int64_t batch : std::vector<int64_t>{0, 1, 2, 3, kAllLeased}) {
+    EXPECT_EQ(Next(table, 1), batch);
+  }
+  EpochWatch watch;
+  std::vector<SessionId> sessions;
+  table.AddTo(watch, sessions);
+  EXPECT_FALSE(watch.is_ranked);
+  ASSERT_EQ(watch.workers.size(), 1U);
+  EXPECT_EQ(watch.workers[0].reader, 0U);
+  EXPECT_EQ(watch.workers[0].num_readers, 1U);
+  // Steps are of ranks.
+  EXPECT_EQ(watch.workers[0].num_steps, 0U);
+  EXPECT_EQ(watch.workers[0].num_done, 0U);
+  EXPECT_EQ(watch.workers[0].num_in_flight, 4U);
+}
+
+// Of each rank group, whatever comes again.
+TEST(LeaseTableTest, TellsHowFarEachRankGroupHasCome) {
+  LeaseTable table(Dealing::Create({0, 4, 9}, {}, {{0, 1, 1}, LastSteps::kPadded}).value(), kLease);
+  EXPECT_THAT(table.leased_ends(), ElementsAre(0, 0));
+  for (const SessionId session : {1, 2, 3}) {
+    ASSERT_THAT(table.Join(session, static_cast<uint32_t>(session - 1)), IsOk());
+  }
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 3), 5);
+  EXPECT_THAT(table.leased_ends(), ElementsAre(1, 2));
+  EXPECT_EQ(Next(table, 2), 4);
+  EXPECT_EQ(Next(table, 1), 1);
+  EXPECT_THAT(table.leased_ends(), ElementsAre(2, 2));
+  table.SessionGone(1);
+  ASSERT_THAT(table.Join(4, 0), IsOk());
+  EXPECT_EQ(Next(table, 4), 0);
+  EXPECT_THAT(table.leased_ends(), ElementsAre(2, 2));
+}
+
+// Who acknowledges one batch keeps its own leases, not those that are another's by now.
+TEST(LeaseTableTest, AnAcknowledgementRenewsNoLeaseOfAnother) {
+  LeaseTable table = Table(3);
+  for (const SessionId session : {1, 2}) ASSERT_THAT(table.Join(session, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  const absl::Time later = kLeaseStart + kLease;
+  EXPECT_EQ(table.Expire(later), 1U);
+  EXPECT_EQ(Next(table, 2, later), 0);
+  EXPECT_EQ(Next(table, 1, later), 1);
+  const absl::Time last = later + absl::Seconds(5);
+  EXPECT_EQ(Next(table, 1, later), 2);
+  EXPECT_EQ(table.Acknowledge(1, {1}, last), 1U);
+  EXPECT_EQ(table.NextExpiry(), later + kLease);
+  EXPECT_EQ(table.Expire(later + kLease), 1U);
+  EXPECT_EQ(table.NextExpiry(), last + kLease);
+}
+
+// Batches that become known are shared by a rank's readers, and wake those who wait for them; who
+// has as many as it may have waits on, until there are no others.
+TEST(LeaseTableTest, WhatBecomesKnownIsSharedAndWakes) {
+  LeaseTable table(Dealing::CreateGrowing({0, 9}, {}, Sharing::Ranked(1)).value(), kLease);
+  ASSERT_THAT(table.Join(1, 0, {0, 2}), IsOk());
+  ASSERT_THAT(table.Join(2, 0, {1, 2}), IsOk());
+  constexpr int64_t kNotKnown = -static_cast<int64_t>(LeaseOutcome::kNotKnown);
+  EXPECT_EQ(Next(table, 1), kNotKnown);
+  EXPECT_EQ(Next(table, 2), kNotKnown);
+  table.Grow({3}, /*is_all=*/false);
+  EXPECT_THAT(table.TakeWoken(), ElementsAre(1, 2));
+  EXPECT_EQ(table.NumLeftOf(0, {0, 2}), 2U);
+  EXPECT_EQ(table.NumLeftOf(0, {1, 2}), 1U);
+  EXPECT_EQ(table.NumStepsOf(0, {0, 2}), 2U);
+  EXPECT_EQ(table.NumStepsOf(0, {1, 2}), 1U);
+  EXPECT_EQ(table.NumStepsOf(0, {3, 5}), 0U);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 1), 0);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 1), kTooMany);
+  EXPECT_EQ(Next(table, 2), 1);
+  EXPECT_EQ(Next(table, 2), kNotKnown);
+  EXPECT_FALSE(table.finished());
+  table.Grow({5}, /*is_all=*/false);
+  EXPECT_THAT(table.TakeWoken(), ElementsAre(2));
+  EXPECT_EQ(table.NumLeftOf(0, {0, 2}), 3U);
+  EXPECT_EQ(table.NumLeftOf(0, {1, 2}), 2U);
+  EXPECT_EQ(Next(table, 2), 3);
+  table.Acknowledge(2, {1, 3}, kLeaseStart);
+  EXPECT_EQ(Next(table, 2), kNotKnown);
+  table.Grow({5}, /*is_all=*/true);
+  EXPECT_THAT(table.TakeWoken(), ElementsAre(1, 2));
+  EXPECT_EQ(Next(table, 2), kFinished);
+  table.Acknowledge(1, {0, 2, 4}, kLeaseStart);
+  EXPECT_TRUE(table.finished());
+  // Nothing can be known of it that is new.
+  table.Grow({9}, /*is_all=*/true);
+  EXPECT_TRUE(table.finished());
+}
+
 TEST(LeaseTableTest, Refuses) {
   LeaseTable table = Table(3, Sharing::Ranked(2, LastSteps::kDropped));
-  EXPECT_THAT(table.Join(1, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
+  EXPECT_EQ(table.Join(1, 2), absl::InvalidArgumentError("rank 2: there are 2"));
+  EXPECT_EQ(Table(3).Join(1, 1), absl::InvalidArgumentError("rank group 1: there are 1"));
   ASSERT_THAT(table.Join(1, 1), IsOk());
-  EXPECT_THAT(table.Join(1, 0), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("session 1")));
+  EXPECT_EQ(table.Join(1, 0), absl::AlreadyExistsError("session 1: has joined"));
+  EXPECT_EQ(table.Join(2, 0, {2, 2}), absl::InvalidArgumentError("reader 2: there are 2"));
   EXPECT_THAT(table.CheckDealt({0, 1}), IsOk());
-  EXPECT_THAT(table.CheckDealt({0, 2}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch 2")));
+  EXPECT_EQ(table.CheckDealt({0, 2}),
+            absl::InvalidArgumentError("batch 2: is not dealt in this generation of the epoch, "
+                                       "which has 2 places"));
   EXPECT_THAT(table.CheckDealt({~uint64_t{0}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not dealt")));
 }
