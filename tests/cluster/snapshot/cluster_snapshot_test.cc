@@ -19,6 +19,7 @@
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/program/data_folder/snapshot.h"
+#include "service/program/data_folder/snapshot_manifest.h"
 #include "service/stores/keys/cluster_life.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/object_values.h"
@@ -83,6 +84,7 @@ class SlowKeys final : public KeyValueStore {
  public:
   explicit SlowKeys(KeyValueStore* store) : store_(store) {}
   std::function<absl::Status()> before = [] { return absl::OkStatus(); };
+  std::function<absl::Status()> before_commit = [] { return absl::OkStatus(); };
 
   absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
                                     Revision revision) override {
@@ -95,6 +97,7 @@ class SlowKeys final : public KeyValueStore {
     return read;
   }
   absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    PH_RETURN_IF_ERROR(before_commit());
     return store_->Commit(transaction);
   }
   absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
@@ -385,6 +388,80 @@ TEST_F(ClusterSnapshotTest, OneRestoreHasTheStores) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another restore")));
   EXPECT_EQ(to_.Keys().size(), 1U);
   EXPECT_EQ(to_.Keys()["life"], "another");
+}
+
+// By whoever takes it, at any of its steps.
+TEST_F(ClusterSnapshotTest, OneThatIsStoppedGoesOn) {
+  PutEntries({size_t{1} << 20});
+  const auto keys = from_.Keys();
+  int num_stops = 0;
+  for (;; ++num_stops) {
+    int left = num_stops;
+    const absl::Status taken =
+        TakeClusterSnapshot(from_.replica->engines(), folder_.path() + "/s", absl::UnixEpoch(),
+                            [&left](const SnapshotReport&) { return left-- != 0; })
+            .status();
+    if (taken.ok()) break;
+    ASSERT_THAT(taken, StatusIs(absl::StatusCode::kCancelled, HasSubstr("it goes on when it is")));
+    EXPECT_FALSE(from_.Keys().contains("snapshot"));
+  }
+  EXPECT_GT(num_stops, 20);
+  ASSERT_THAT(Restore("s", to_), IsOk());
+  ExpectRestored(to_, keys);
+}
+
+TEST_F(ClusterSnapshotTest, AKeyThatNoServerWritesIsNamed) {
+  KeyValueStore& keys = from_.replica->connection();
+  for (const absl::string_view of : {kSourceGraphNames, kCompanions}) {
+    const std::string key = absl::StrCat(of, "odd");
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, "nonsense")}, {}}), IsOk());
+    const absl::Status taken = Take("s").status();
+    EXPECT_FALSE(taken.ok());
+    EXPECT_TRUE(absl::StartsWith(taken.message(), key + ": ")) << taken;
+    ASSERT_THAT(keys.Commit({{}, {Operation::Delete(KeyRange::Of(key))}, {}}), IsOk());
+  }
+  EXPECT_THAT(Take("s"), IsOk());
+}
+
+// Whichever change of etcd's is refused for good.
+TEST_F(ClusterSnapshotTest, WhatIsRefusedEndsARestore) {
+  PutEntries(std::vector<size_t>(2, size_t{1} << 20));
+  ASSERT_THAT(Take("s"), IsOk());
+  const auto restore = [&](int refused, int& num_commits) {
+    Cluster to(absl::StrCat(folder_.path(), "/refused", refused));
+    SlowKeys keys(&to.replica->connection());
+    num_commits = 0;
+    keys.before_commit = [&] {
+      return num_commits++ == refused ? absl::PermissionDeniedError("refused") : absl::OkStatus();
+    };
+    ObjectEngines engines = to.replica->engines();
+    engines.keys = &keys;
+    return RestoreClusterSnapshot(folder_.path() + "/s", engines, kLife).status();
+  };
+  int all = 0;
+  ASSERT_THAT(restore(-1, all), IsOk());
+  EXPECT_GT(all, 3);
+  for (int refused = 0; refused < all; ++refused) {
+    int num_commits = 0;
+    const absl::Status restored = restore(refused, num_commits);
+    EXPECT_FALSE(restored.ok()) << refused;
+    EXPECT_TRUE(absl::StrContains(restored.message(), "refused")) << restored;
+    EXPECT_EQ(num_commits, refused + 1);
+  }
+}
+
+TEST_F(ClusterSnapshotTest, ASnapshotOfAFolderIsNotRestoredIntoStores) {
+  const std::string folder = folder_.path() + "/of_a_folder";
+  ASSERT_THAT(MakeFolder(folder), IsOk());
+  ASSERT_THAT(WriteWhole(folder, kSnapshotManifest, EncodeSnapshotManifest(SnapshotManifest())),
+              IsOk());
+  EXPECT_THAT(Restore("of_a_folder", to_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("'", folder,
+                                    "' is a snapshot of a data folder, not of a cluster: restore "
+                                    "it by packhoused store restore ",
+                                    folder, " DIR")));
+  EXPECT_TRUE(to_.Keys().empty());
 }
 
 // Servers append, delete and sweep before each object that is read.
