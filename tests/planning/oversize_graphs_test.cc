@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/planning/scarce_worlds.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -168,6 +169,9 @@ TEST(FindOversizeTest, ManySizes) {
   const uint64_t kept = square.num_distinct() - left_out.size();
   EXPECT_GT(kept, square.num_distinct() * 35 / 100);
   EXPECT_LT(kept, square.num_distinct() * 38 / 100);
+  Fingerprint everywhere;
+  for (const SizeTuple& tuple : left_out.apart) everywhere.AddAll(tuple);
+  EXPECT_EQ(everywhere.value(), 2842324013211381643U);
 }
 
 }  // namespace

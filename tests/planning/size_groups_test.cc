@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/limits.h"
 #include "tests/planning/scarce_worlds.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -78,6 +79,7 @@ uint64_t MostTaken(const SizeHistogram& histogram, const std::vector<uint32_t>& 
 // Every size is in one group, or is left out with the right reason; allowed limits take each group;
 // no number of shapes takes more, and no fewer shapes take as much.
 TEST(FindGroupsTest, KeepsTheMostThatSoManyShapesTake) {
+  Fingerprint everywhere;
   int grouped = 0;
   int left_out = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
@@ -97,6 +99,8 @@ TEST(FindGroupsTest, KeepsTheMostThatSoManyShapesTake) {
     std::vector<SizeTuple> seen = found.left_out.alone;
     seen.insert(seen.end(), found.left_out.apart.begin(), found.left_out.apart.end());
     for (const std::vector<SizeTuple>& group : found.groups) {
+      everywhere.Add(group.size());
+      for (const SizeTuple& tuple : group) everywhere.AddAll(tuple);
       EXPECT_THAT(group, testing::Not(IsEmpty()));
       EXPECT_TRUE(std::is_sorted(group.begin(), group.end()));
       EXPECT_TRUE(std::any_of(allowed.begin(), allowed.end(),
@@ -134,6 +138,7 @@ TEST(FindGroupsTest, KeepsTheMostThatSoManyShapesTake) {
   }
   EXPECT_GT(grouped, 100);
   EXPECT_GT(left_out, 10);
+  EXPECT_EQ(everywhere.value(), 15751083208683712653U);
 }
 
 DeviceProfile TwoComponents(uint64_t max_rows, uint64_t memory_bytes) {
@@ -182,6 +187,9 @@ TEST(FindGroupsTest, ManySizes) {
   const SizeGroups found = Groups(line, TwoComponents(kSizes, kSizes), 8);
   EXPECT_THAT(found.groups, SizeIs(8));
   EXPECT_EQ(found.left_out.apart.size(), kSizes - 1 - 8);
+  Fingerprint everywhere;
+  for (const auto& group : found.groups) everywhere.AddAll(group[0]);
+  EXPECT_EQ(everywhere.value(), 1341340408771073549U);
 }
 
 // The caller may give up at any time: it is asked all along, and what it says is heeded then.
@@ -194,19 +202,19 @@ TEST(FindGroupsTest, GivenUpAtAnyStep) {
     SizeHistogram histogram;
     DeviceProfile profile;
     size_t most_groups;
-    int least_asked;
+    int num_asked;  // Of all that is done.
   };
-  const std::vector<Case> cases = {{Line(), TwoComponents(kSizes, kSizes), 1, 10},
-                                   {Line(), TwoComponents(kSizes, kSizes), 8, 100},
-                                   {few, TwoComponents(60, 62), 8, 30}};
-  for (const auto& [histogram, profile, most_groups, least_asked] : cases) {
+  const std::vector<Case> cases = {{Line(), TwoComponents(kSizes, kSizes), 1, 19},
+                                   {Line(), TwoComponents(kSizes, kSizes), 8, 175},
+                                   {few, TwoComponents(60, 62), 8, 56}};
+  for (const auto& [histogram, profile, most_groups, num_asked] : cases) {
     SCOPED_TRACE(testing::Message() << histogram.num_distinct() << " sizes, " << most_groups);
     int asked = 0;
     WorkBudget patient(0, [&] { return ++asked < 0; });
     ASSERT_THAT(FindGroups(histogram, profile, most_groups, patient), IsOk())
         << "steps are not counted";
     const int all = asked;
-    EXPECT_GT(all, least_asked);
+    EXPECT_EQ(all, num_asked);
     for (int patience = 0; patience < all; patience += 1 + all / 6) {
       SCOPED_TRACE(testing::Message() << "patience=" << patience);
       asked = 0;
