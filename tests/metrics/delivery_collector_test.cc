@@ -103,6 +103,9 @@ TEST(DeliveryCollectorTest, WhatSegmentsCostIsTold) {
   snapshot.progress = {{{"whole", 0}, 1, 0, 10, "d"},
                        {{"parts", 0}, 1, 0, 10, "d", {3, 8}},
                        {{"parts", 1}, 1, 0, 14, "d", {3, 8}},
+                       // Their bounds are not known.
+                       {{"parts", 2}, 1, 0, 99, "d", {3, 0}},
+                       {{"parts", 3}, 1, 0, 99, "d", {0, 8}},
                        {{"unbound", 1}, 1, 0, 14, "d", {3, 0}}};
   const std::string page = PageOf(snapshot);
   const std::string name = "packhouse_epoch_segmentation_loss_ratio";
@@ -170,13 +173,23 @@ TEST(DeliveryCollectorTest, JobLabelsAreBounded) {
 TEST(DeliveryCollectorTest, AJobNamedOtherIsOneOfTheOthers) {
   DeliverySnapshot snapshot;
   for (size_t i = 0; i < 2 * kMaxJobLabels; ++i) {
-    snapshot.progress.push_back({{absl::StrFormat("a%05d", i), 0}, 1, 0, 1});
+    snapshot.progress.push_back({{absl::StrFormat("a%05d", i), 0}, 1, 9, 12, "", {3, 8}});
+    snapshot.progress.back().step_efficiency = 0.25;
+    snapshot.progress.back().company = 1.5;
   }
-  snapshot.progress.push_back({{"other", 0}, 1, 0, 1, "other"});
-  EXPECT_THAT(PageOf(snapshot), HasSubstr(absl::StrCat(
-                                    "packhouse_epoch_batches_left{namespace=\"other\",training_job="
-                                    "\"other\",dataset=\"other\"} ",
-                                    kMaxJobLabels + 2, "\n")));
+  snapshot.progress.push_back({{"other", 0}, 1, 9, 12, "other", {3, 8}});
+  const std::string page = PageOf(snapshot);
+  const auto expect = [&page](const std::string& name, const auto& value) {
+    EXPECT_THAT(
+        page, HasSubstr(absl::StrCat("packhouse_epoch_", name,
+                                     R"({namespace="other",training_job="other",dataset="other"} )",
+                                     value, "\n")));
+  };
+  expect("batches_left", 3 * (kMaxJobLabels + 2));
+  expect("progress_ratio", "0.75");
+  expect("segmentation_loss_ratio", "0.5");
+  expect("step_efficiency_ratio", "0.25");
+  expect("company_ratio", "1.5");
 }
 
 }  // namespace

@@ -1,10 +1,16 @@
 #include "service/server/metrics/metrics.h"
 
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/limits.h"
@@ -13,6 +19,7 @@
 namespace packhouse::metrics {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -54,6 +61,64 @@ TEST(MetricsTest, BatchesAddUpPerComponent) {
       HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\",namespace=\"default\","
                 "le=\"0.999\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_build_info{commit=\"abc\",version=\"1.2.3\"} 1\n"));
+}
+
+TEST(MetricsTest, BytesOfBatchesAndGraphsThatAreInNoneAreCounted) {
+  Metrics metrics("");
+  const auto stream = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  Batch of_sizes = BatchOf({3, 0, 1}, {3, 0, 1});
+  of_sizes.sizes = {3, 0};
+  stream->OnBatch(of_sizes, {kUnlimited, kUnlimited, kUnlimited});
+  Batch of_graphs = BatchOf({3, 1, 1}, {3, 1, 1});
+  of_graphs.sizes = {3, 1};
+  of_graphs.framed = "ten bytes!";
+  stream->OnBatch(of_graphs, {kUnlimited, kUnlimited, kUnlimited});
+  stream->OnRejectedTooLarge(4);
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_batch_bytes_total{namespace=\"default\"} 18\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_rejected_graphs_total{namespace=\"default\",reason=\"too_"
+                              "large\"} 4\n"));
+  // Without rows there is no share of them.
+  EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_count{component=\"edges\","
+                              "namespace=\"default\"} 1\n"));
+}
+
+TEST(MetricsTest, WhatIsDrawnIsCounted) {
+  Metrics metrics("");
+  metrics.OnDrawn(2, 30, 400, 0);
+  metrics.OnDrawn(1, 10, 100, 3);
+  const std::string page = metrics.Exposition();
+  for (const char* line :
+       {"packhouse_sampled_seeds_total 3\n", "packhouse_sampled_nodes_total 40\n",
+        "packhouse_sampled_edges_total 500\n", "packhouse_sampled_smaller_total 1\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
+// Whoever keeps what a page says compares them over years.
+TEST(MetricsTest, HistogramsHaveTheirBuckets) {
+  Metrics metrics("");
+  metrics.AddStore("s", 1);
+  const auto stream = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  const std::string page = metrics.Exposition();
+  const auto expect = [&page](const std::string& series, const std::string& bounds) {
+    std::vector<std::string> found;
+    for (absl::string_view line : absl::StrSplit(page, '\n')) {
+      if (!absl::ConsumePrefix(&line, absl::StrCat("packhouse_", series, "le=\""))) continue;
+      found.emplace_back(line.substr(0, line.find('"')));
+    }
+    EXPECT_EQ(absl::StrJoin(found, " "), bounds) << series;
+  };
+  const std::string of_calls = "0.0001 0.0005 0.001 0.005 0.01 0.05 0.1 0.5 1 5 10 +Inf";
+  expect("rpc_duration_seconds_bucket{method=\"Plan\",", of_calls);
+  expect("rpc_duration_seconds_bucket{method=\"Load\",", "0.01 0.1 1 10 60 600 3600 36000 +Inf");
+  expect("plan_duration_seconds_bucket{", of_calls);
+  expect("plan_gap_ratio_bucket{", "0 0.0001 0.0005 0.001 0.005 0.01 0.02 0.05 0.1 0.2 0.5 1 +Inf");
+  expect("commit_duration_seconds_bucket{store=\"s\",",
+         "0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf");
+  expect("commit_changes_bucket{store=\"s\",", "1 2 4 8 16 32 64 128 256 +Inf");
+  expect("batch_efficiency_ratio_bucket{component=\"nodes\",namespace=\"default\",",
+         "0.5 0.7 0.8 0.9 0.95 0.97 0.98 0.99 0.995 0.999 +Inf");
 }
 
 TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
@@ -141,6 +206,13 @@ TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   EXPECT_THAT(page, HasSubstr("packhouse_rpc_duration_seconds_sum{method=\"Pack\"} 2\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.001\"} 0\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.005\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_plan_duration_seconds_sum 0.003\n"));
+  // Of each method, all codes of gRPC.
+  size_t num_codes = 0;
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    num_codes += absl::StartsWith(line, "packhouse_rpcs_total{") ? 1 : 0;
+  }
+  EXPECT_EQ(num_codes, 17 * kMethodNames.size());
 }
 
 TEST(MetricsTest, CommitsAreCountedByStoreAndResult) {
@@ -167,6 +239,7 @@ TEST(MetricsTest, CommitsAreCountedByStoreAndResult) {
   expect("commits_total", "result=\"durable\",store=\"delivery\"", 1);
   expect("commits_total", "result=\"failed\",store=\"delivery\"", 0);
   expect("commit_duration_seconds_count", "store=\"datasets\"", 2);
+  expect("commit_duration_seconds_bucket", "store=\"datasets\",le=\"10\"", 2);
   expect("commit_duration_seconds_count", "store=\"delivery\"", 1);
   expect("commit_changes_bucket", "store=\"datasets\",le=\"2\"", 1);
   expect("commit_changes_sum", "store=\"datasets\"", 4);
@@ -213,8 +286,27 @@ TEST(MetricsTest, StreamsAreToldByNamespaceAndDataSet) {
   expect("padding_rows_total{component=\"nodes\",dataset=\"team/b\",namespace=\"team\"} 20");
   expect("real_rows_total{component=\"nodes\",namespace=\"team\"} 70");
   // The page of people has the sums.
-  EXPECT_EQ(metrics.Served().batches, 3U);
-  EXPECT_EQ(metrics.Served().components.at(0).real, 240U);
+  metrics.AddStore("datasets", 600)->OnStoreBytes(500);
+  of_a->OnPending(5, 50);
+  metrics.OnStarted(Method::kPack);
+  metrics.OnUnsent(Method::kPack, 2, 20);
+  const ServedReading read = metrics.Served();
+  EXPECT_EQ(read.batches, 3U);
+  EXPECT_EQ(read.graphs, 6U);
+  EXPECT_EQ(read.batch_bytes, 0U);
+  EXPECT_EQ(read.pending_graphs, 5U);
+  std::vector<std::string> told;
+  for (const auto& [component, real, padding] : read.components) {
+    told.push_back(absl::StrCat(component, " ", real, " ", padding));
+  }
+  for (const auto& [method, open, unsent] : read.streams) {
+    if (open + unsent != 0) told.push_back(absl::StrCat(method, " ", open, " ", unsent));
+  }
+  for (const auto& [name, bytes, most] : read.stores) {
+    told.push_back(absl::StrCat(name, " ", bytes, " ", most));
+  }
+  EXPECT_THAT(told, ElementsAre("nodes 240 60", "edges 450 150", "graphs 6 6", "Pack 1 2",
+                                "datasets 500 600"));
 }
 
 // Clients choose component names; they must not make the page grow without bound.
@@ -230,7 +322,7 @@ TEST(MetricsTest, ComponentLabelsAreBounded) {
   for (const absl::string_view line : absl::StrSplit(page, '\n')) {
     if (line.find("packhouse_real_rows_total{") == 0) labels.insert(std::string(line));
   }
-  EXPECT_LE(labels.size(), kMaxComponentLabels);
+  EXPECT_EQ(labels.size(), kMaxComponentLabels);
   EXPECT_THAT(page,
               HasSubstr("packhouse_real_rows_total{component=\"other\",namespace=\"default\"}"));
 }
@@ -253,7 +345,9 @@ TEST(MetricsTest, LabelsOfStreamsAreBounded) {
     num_sources += absl::StartsWith(line, "packhouse_batches_total{") ? 1 : 0;
   }
   EXPECT_EQ(num_rows, kMaxRowLabels);
-  EXPECT_LE(num_sources, kMaxDatasetLabels + 2 * kMaxNamespaceLabels);
+  // Each of the namespaces; each of the data sets, which are of 50 namespaces; and other data sets
+  // of 50.
+  EXPECT_EQ(num_sources, kMaxNamespaceLabels + (kMaxDatasetLabels - 1) + 50);
   EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"other\",dataset=\"other\","
                               "namespace=\"other\"}"));
   EXPECT_EQ(metrics.Served().batches, 3000U);

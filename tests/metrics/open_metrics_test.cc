@@ -1,5 +1,6 @@
 #include "service/server/metrics/open_metrics.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -33,6 +34,9 @@ TEST(SampledTraceTest, IsThatOfATraceThatSomebodyRecords) {
   EXPECT_EQ(SampledTrace(ParentOf(std::string(32, 'F'), "01")), "");
   EXPECT_EQ(SampledTrace(ParentOf(std::string(31, 'a') + "\"", "01")), "");
   const std::string whole = ParentOf(kTrace, "01");
+  for (const size_t separator : {2, 35, 52}) {
+    EXPECT_EQ(SampledTrace(std::string(whole).replace(separator, 1, "_")), "");
+  }
   for (size_t size = 0; size < whole.size(); ++size) {
     EXPECT_EQ(SampledTrace(whole.substr(0, size)), "");
   }
@@ -47,6 +51,11 @@ TEST(OpenMetricsTextTest, HasEveryKindOfFamily) {
   histogram.label = {{"method", "a\"b"}};
   histogram.histogram = {
       3, 11.25, {{1, 1}, {2, 2.5}, {3, std::numeric_limits<double>::infinity()}}};
+  families.push_back(FamilyOf("d_seconds", "", prometheus::MetricType::Summary));
+  families.back().metric.emplace_back().summary = {4, 10, {{0.5, 2.5}}};
+  families.push_back(CounterFamily("e", "", -std::numeric_limits<double>::infinity()));
+  families.push_back(FamilyOf("f", "", prometheus::MetricType::Untyped));
+  families.back().metric.emplace_back().untyped.value = std::nan("");
   const std::string text =
       OpenMetricsText(families, [](const std::string& family, const prometheus::ClientMetric&) {
         EXPECT_EQ(family, "c_seconds");
@@ -66,6 +75,14 @@ c_seconds_bucket{method="a\"b",le="2.5"} 2 # {trace_id=")",
 c_seconds_bucket{method="a\"b",le="+Inf"} 3
 c_seconds_count{method="a\"b"} 3
 c_seconds_sum{method="a\"b"} 11.25
+# TYPE d_seconds summary
+d_seconds{quantile="0.5"} 2.5
+d_seconds_count 4
+d_seconds_sum 10
+# TYPE e unknown
+e -Inf
+# TYPE f unknown
+f NaN
 # EOF
 )"));
 }

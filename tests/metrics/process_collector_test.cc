@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -25,6 +26,16 @@ TEST(ProcessCollectorTest, ReadsWhatTheProcessDoes) {
   EXPECT_LE(before.resident_bytes, before.virtual_bytes);
   EXPECT_GE(before.num_threads, 1U);
   EXPECT_LT(before.num_files, before.max_files);
+  {
+    // By other means: virtual pages, and resident ones.
+    std::ifstream statm("/proc/self/statm");
+    for (const uint64_t bytes : {before.virtual_bytes, before.resident_bytes}) {
+      double expected = 0;
+      statm >> expected;
+      expected *= static_cast<double>(::sysconf(_SC_PAGESIZE));
+      EXPECT_NEAR(static_cast<double>(bytes), expected, 0.3 * expected);
+    }
+  }
 
   const int file = open("/dev/null", O_RDONLY);
   const std::string touched(size_t{32} << 20, 'x');

@@ -1,7 +1,9 @@
 #include "service/server/metrics/server_collector.h"
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/server/metrics/metrics.h"
@@ -9,8 +11,13 @@
 namespace packhouse::metrics {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 // Every number has a name of its own: none is taken for another.
 TEST(ServerCollectorTest, TellsEveryNumber) {
@@ -31,7 +38,10 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
         .num_expired_histograms = 68,
         .num_expired_models = 69,
         .files = {{.name = "policy", .is_broken = true, .num_failures = 7},
-                  {.name = "certificate", .num_reloads = 6, .expires = absl::FromUnixSeconds(88)}},
+                  {.name = "certificate",
+                   .num_reloads = 6,
+                   .begins = absl::FromUnixSeconds(77),
+                   .expires = absl::FromUnixSeconds(88)}},
         .source_graphs = {{1001, 1002, 1003, 1004, 1005}},
         .cluster = {{4001, true, 4002, 4003, 4004, 4005, 4006, absl::Seconds(4007)}},
         .lanes = {{5001, 5002, 5003, 5004, 5005, 5006, 5007, 5008}},
@@ -64,6 +74,7 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
         "packhouse_file_reload_failures_total{file=\"policy\"} 7\n",
         "packhouse_file_reloads_total{file=\"certificate\"} 6\n",
         "packhouse_certificate_expiry_timestamp_seconds 88\n",
+        "packhouse_certificate_start_timestamp_seconds 77\n",
         "packhouse_datasets_expired_total 66\n",
         "packhouse_source_graphs_expired_total 67\n",
         "packhouse_histograms_expired_total 68\n",
@@ -100,6 +111,54 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
         "packhouse_feedback_row_bytes{model=\"gcn\",device=\"a100\",component=\"nodes\"} 3007\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
+}
+
+TEST(ServerCollectorTest, TellsEveryNumberOfDataSetsThatServersShare) {
+  Metrics metrics("");
+  ServerReading reading;
+  reading.shared_datasets = {{6001, 6002, 6003, 6004, 6005, 6006, 6007, 6008, 6009, 6010, 6011}};
+  metrics.SetServer([&] { return reading; });
+  const std::string page = metrics.Exposition();
+  for (const char* sample : {
+           "packhouse_object_cache_bytes 6001\n",
+           "packhouse_object_cache_in_use_bytes 6002\n",
+           "packhouse_object_cache_bound_bytes 6003\n",
+           "packhouse_object_cache_hits_total 6004\n",
+           "packhouse_object_cache_misses_total 6005\n",
+           "packhouse_object_cache_evictions_total 6006\n",
+           "packhouse_s3_retries_total 6007\n",
+           "packhouse_swept_objects_total 6008\n",
+           "packhouse_swept_bytes_total 6009\n",
+           "packhouse_orphaned_objects_total 6010\n",
+           "packhouse_sweep_failures_total 6011\n",
+       }) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("\n", sample)));
+  }
+}
+
+TEST(ServerCollectorTest, NothingIsToldOfWhatAServerDoesNotHave) {
+  const ServerCollector collector([] { return ServerReading(); });
+  std::vector<std::string> names;
+  for (const prometheus::MetricFamily& family : collector.Collect()) names.push_back(family.name);
+  EXPECT_THAT(
+      names,
+      ElementsAre("packhouse_memory_held_bytes", "packhouse_memory_bound_bytes",
+                  "packhouse_draining", "packhouse_connections", "packhouse_connections_bound",
+                  "packhouse_out_of_memory_total", "packhouse_datasets_expired_total",
+                  "packhouse_source_graphs_expired_total", "packhouse_histograms_expired_total",
+                  "packhouse_measured_models_expired_total"));
+}
+
+// Clients name models.
+TEST(ServerCollectorTest, AHundredModelsAreShown) {
+  ServerReading reading;
+  reading.feedback.resize(150);
+  const ServerCollector collector([&] { return reading; });
+  const std::vector<prometheus::MetricFamily> families = collector.Collect();
+  EXPECT_THAT(
+      families,
+      Contains(AllOf(Field(&prometheus::MetricFamily::name, "packhouse_feedback_reports_total"),
+                     Field(&prometheus::MetricFamily::metric, SizeIs(100)))));
 }
 
 }  // namespace

@@ -57,8 +57,23 @@ TEST(StoreCollectorTest, LabelsAreBounded) {
     EXPECT_EQ(namespaces.size(), kMaxNamespaceLabels) << family.name;
     EXPECT_TRUE(namespaces.contains("other"));
     EXPECT_EQ(sum, family.name == "packhouse_dataset_bytes" ? all : double{kDatasets});
-    EXPECT_LE(family.metric.size(), kMaxDatasetLabels + 2 * kMaxNamespaceLabels);
-    EXPECT_EQ(has_largest, family.name != "packhouse_datasets");
+    const bool is_of_datasets = family.name != "packhouse_datasets";
+    EXPECT_EQ(family.metric.size(),
+              kMaxNamespaceLabels + (is_of_datasets ? kMaxDatasetLabels : kMaxNamespaceLabels));
+    EXPECT_EQ(has_largest, is_of_datasets);
+  }
+}
+
+TEST(StoreCollectorTest, AsManyNamespacesAsThereMayBeAreAllNamed) {
+  StoreReading reading;
+  for (size_t i = 0; i < kMaxNamespaceLabels; ++i) {
+    reading.datasets.push_back({absl::StrFormat("n%03d/d", i)});
+  }
+  const StoreCollector collector([&] { return reading; });
+  for (const prometheus::MetricFamily& family : collector.Collect()) {
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      EXPECT_NE(metric.label.at(0).value, "other");
+    }
   }
 }
 
