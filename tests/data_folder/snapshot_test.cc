@@ -16,7 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "service/base/digest.h"
 #include "service/base/status_macros.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/maintenance.h"
@@ -355,6 +357,20 @@ TEST_F(SnapshotTest, AFolderThatIsOpenIsRefusedWithItsProcess) {
                                AllOf(HasSubstr("in use"), HasSubstr(absl::StrCat(::getpid())))));
 }
 
+// What is lost with a file of a snapshot.
+std::string CostOf(const std::string& path) {
+  for (const auto& [begin, cost] :
+       {std::pair("manifest", "the snapshot"),
+        std::pair("datasets/records/", "data sets' records in this file"),
+        std::pair("datasets/", "all data sets of the snapshot"),
+        std::pair("delivery/", "all jobs and measured models of the snapshot"),
+        std::pair("source_graphs/", "a source graph or a partition of it"),
+        std::pair("files/histograms", "all named histograms")}) {
+    if (absl::StartsWith(path, begin)) return cost;
+  }
+  return "this file";
+}
+
 // Damage anywhere in a snapshot is found, and then nothing is restored.
 TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
   ASSERT_THAT(Take(), IsOk());
@@ -382,6 +398,7 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
     uint64_t num_found = 0;
     const auto checked = CheckSnapshot(snapshot_, [&](const StoredDamage& damage) {
       EXPECT_EQ(damage.file, file);
+      EXPECT_EQ(damage.cost, CostOf(file.substr(snapshot_.size() + 1)));
       ++num_found;
     });
     // A manifest of which one digit is another may be of a version that is not known.
@@ -416,6 +433,28 @@ TEST_F(SnapshotTest, ASnapshotWithoutAStoreIsNotRestored) {
     EXPECT_THAT(RestoreSnapshot(snapshot_, restored_),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr(missing)));
     EXPECT_FALSE(std::filesystem::exists(restored_));
+  }
+}
+
+// Nor does it end well with what has its checksum and is none.
+TEST_F(SnapshotTest, AStoreThatIsNoneIsNotRestored) {
+  ASSERT_THAT(Take(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest whole, ReadSnapshotManifest(snapshot_));
+  Digest digest;
+  digest.AddBytes("junk");
+  const std::string checksum = digest.Hex(32);
+  for (const char* const store : {kSnapshotValues, kSnapshotLedger}) {
+    const std::string path = absl::StrCat(snapshot_, "/", store);
+    const std::string sound = ReadFile(path);
+    SnapshotManifest manifest = whole;
+    manifest.files[store] = checksum;
+    WriteFile(path, "junk");
+    WriteFile(absl::StrCat(snapshot_, "/", kSnapshotManifest), EncodeSnapshotManifest(manifest));
+    EXPECT_EQ(RestoreSnapshot(snapshot_, restored_),
+              absl::DataLossError(path + ": ends within a value"));
+    EXPECT_FALSE(CheckRestored(restored_).ok());
+    WriteFile(path, sound);
+    std::filesystem::remove_all(restored_);
   }
 }
 
