@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/memory_budget.h"
@@ -26,6 +28,7 @@
 #include "service/wings/partition/epochs/parts_schema.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/parts_worlds.h"
+#include "tests/partitioning/rich_graphs.h"
 #include "tests/support/fingerprint.h"
 #include "tests/support/status_matchers.h"
 
@@ -121,14 +124,25 @@ TEST(JoinedEpochTest, BatchesAreInducedSubGraphs) {
 // changes what these are changes the rules' name, too.
 TEST(JoinedEpochTest, TheRulesGiveTheseBatches) {
   Fingerprint fingerprint;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    PartsWorld world(seed);
+  const auto add_batch = [&fingerprint](const Batch& batch) {
+    fingerprint.AddAll(batch.graph_ids);
+    fingerprint.AddAll(batch.real_rows);
+    for (const BatchTensor& tensor : batch.tensors) {
+      fingerprint.AddAll(tensor.name);
+      fingerprint.AddAll(tensor.data);
+    }
+  };
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    // In some worlds more parts than may be looked ahead at.
+    PartsWorld world(seed, false, seed % 8 == 5 ? 90 : kParts);
     if (!world.has_edge_sets()) continue;
-    for (const uint64_t divisor : {1, 3}) {
+    for (const uint64_t divisor : {1, 2, 3}) {
       std::vector<uint64_t> capacities = world.HalfOfAll();
       for (uint64_t& most : capacities) most = most == kUnlimited ? most : most / divisor;
+      if (divisor == 2) capacities.back() = 5;
       PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(world.Request(capacities, seed)));
       EXPECT_THAT(epoch->identity().options, testing::EndsWith("; rules joined-v1"));
+      EXPECT_EQ(epoch->num_graphs(), epoch->num_parts());
       fingerprint.Add(epoch->num_parts());
       fingerprint.Add(epoch->oversize().num_graphs);
       for (const OversizeItem& item : epoch->oversize().items) {
@@ -141,17 +155,16 @@ TEST(JoinedEpochTest, TheRulesGiveTheseBatches) {
       fingerprint.Add(epoch->edges().restored);
       for (uint64_t number = 0; number < epoch->identity().num_batches(); ++number) {
         PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(number));
+        EXPECT_EQ(epoch->NumGraphs(number), epoch->PartsOf(number).size());
         fingerprint.AddAll(epoch->PartsOf(number));
-        fingerprint.AddAll(built.batch.graph_ids);
-        fingerprint.AddAll(built.batch.real_rows);
-        for (const BatchTensor& tensor : built.batch.tensors) {
-          fingerprint.AddAll(tensor.name);
-          fingerprint.AddAll(tensor.data);
-        }
+        add_batch(built.batch);
       }
+      const auto padding = epoch->BuildPadding(0);
+      fingerprint.AddAll(padding.status().message());
+      if (padding.ok()) add_batch(padding->batch);
     }
   }
-  EXPECT_EQ(fingerprint.value(), 18040196509486888930U);
+  EXPECT_EQ(fingerprint.value(), 3486072795527725799U);
 }
 
 // As many parts as may be in a batch are, also in those after the first.
@@ -405,17 +418,20 @@ TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
 // Serves the graphs of another reader until one cannot be read.
 class FailingReader final : public DatasetReader {
  public:
-  explicit FailingReader(std::shared_ptr<const DatasetReader> parts) : parts_(std::move(parts)) {}
+  explicit FailingReader(std::shared_ptr<const DatasetReader> parts)
+      : told(parts->info()), parts_(std::move(parts)) {}
 
   mutable int64_t left = INT64_MAX;  // How many can be read.
   absl::Status intact;
+  DatasetInfo told;
+  std::vector<DamagedRecord> damaged;
 
-  const DatasetInfo& info() const override { return parts_->info(); }
+  const DatasetInfo& info() const override { return told; }
   const SizeHistogram& histogram() const override { return parts_->histogram(); }
   absl::Span<const uint32_t> counts() const override { return parts_->counts(); }
   absl::Span<const uint64_t> graph_ids() const override { return parts_->graph_ids(); }
   absl::Span<const uint64_t> group_ids() const override { return parts_->group_ids(); }
-  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::Span<const DamagedRecord> unreadable() const override { return damaged; }
   absl::StatusOr<StoredGraph> Graph(size_t graph) const override {
     if (left-- == 0) return absl::UnavailableError(absl::StrCat("graph ", graph, " is away"));
     return parts_->Graph(graph);
@@ -500,6 +516,81 @@ TEST(JoinedEpochTest, IsWholeOrRefused) {
   reader->intact = absl::DataLossError("lost meanwhile");
   EXPECT_EQ(prepare(Making()).status(), reader->intact);
   EXPECT_EQ(epoch->Build(0).status(), reader->intact);
+  // What a data set must be.
+  reader->intact = absl::OkStatus();
+  reader->damaged = {{0, 0, 1, absl::DataLossError("a record is damaged")}};
+  EXPECT_EQ(prepare(Making()).status(), absl::DataLossError("a record is damaged"));
+  reader->damaged.clear();
+  reader->told.num_graphs = (uint64_t{1} << 32);
+  EXPECT_EQ(
+      prepare(Making()).status(),
+      absl::FailedPreconditionError("data set 'parts': 4294967296 parts, at most 4294967295"));
+  reader->told.num_graphs = kParts;
+  reader->told.state = DatasetState::kOpen;
+  EXPECT_EQ(prepare(Making()).status(),
+            absl::FailedPreconditionError(
+                "data set 'parts' is not sealed: epochs are loaded from sealed ones"));
+}
+
+// A node set, and an edge set with its cut edges.
+std::vector<TensorSpec> SmallestParts() {
+  return {Tensor("n.#number", DType::kInt64, 0), Tensor("e.source", DType::kInt32, 1, 0),
+          Tensor("e.target", DType::kInt32, 1, 0), Tensor("e/cut.#source", DType::kUint32, 2),
+          Tensor("e/cut.target", DType::kInt32, 2, 0)};
+}
+
+TEST(PartsSchemaTest, WhatIsMissingIsNamed) {
+  const auto refusal = [](const std::function<void(std::vector<TensorSpec>&)>& change,
+                          const std::string& cut = "e/cut") {
+    std::vector<TensorSpec> tensors = SmallestParts();
+    change(tensors);
+    const auto schema =
+        GraphSchema::Create(SizeSchema::Create({"n", "e", cut}).value(), std::move(tensors));
+    EXPECT_THAT(schema, IsOk());
+    const absl::Status status = PartsSchema::Of(*schema).status();
+    if (status.ok()) return std::string();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    absl::string_view message = status.message();
+    EXPECT_TRUE(
+        absl::ConsumePrefix(&message, "join_parts: not a data set of parts without a halo: "));
+    return std::string(message);
+  };
+  EXPECT_EQ(refusal([](auto&) {}), "");
+  // Ends have two names; of the whole graph there may be more.
+  EXPECT_EQ(refusal([](auto& t) {
+              t[1].name = "e.#source";
+              t[2].name = "e.#target";
+              t[4].name = "e/cut.#target";
+              t.push_back(Tensor("y", DType::kFloat32, 3));
+            }),
+            "");
+  EXPECT_EQ(refusal([](auto&) {}, "f/cut"), "it has no component 'f'");
+  EXPECT_EQ(refusal([](auto&) {}, "cuts"), "no component has cut edges");
+  EXPECT_EQ(refusal([](auto& t) { t[3].name = "e/cut.source"; }), "it has no sources of 'e/cut'");
+  EXPECT_EQ(refusal([](auto& t) { t[3].component = 1; }), "it has no sources of 'e/cut'");
+  EXPECT_EQ(refusal([](auto& t) { t[3].dtype = DType::kInt64; }), "it has no sources of 'e/cut'");
+  EXPECT_EQ(refusal([](auto& t) { t[3].row_shape = {2}; }), "it has no sources of 'e/cut'");
+  EXPECT_EQ(refusal([](auto& t) { t[0].name = "n.number"; }), "it has no numbers 'n.#number'");
+  EXPECT_EQ(refusal([](auto& t) { t[0].component = 3; }), "it has no numbers 'n.#number'");
+  EXPECT_EQ(refusal([](auto& t) { t[0].dtype = DType::kInt32; }), "it has no numbers 'n.#number'");
+  EXPECT_EQ(refusal([](auto& t) {
+              t.push_back(Tensor("n.x", DType::kFloat32, 0, std::nullopt, {2}, Layout::kRowsLast));
+            }),
+            "it has rows last");
+  EXPECT_EQ(refusal([](auto& t) { t.push_back(Tensor("x", DType::kInt32, 1)); }),
+            "tensor 'x' is of no set");
+  EXPECT_EQ(refusal([](auto& t) { t.push_back(Tensor("e.other", DType::kInt32, 1, 0)); }),
+            "tensor 'e.other' is no end of edges");
+  EXPECT_EQ(refusal([](auto& t) { t[1].dtype = DType::kInt64; }),
+            "tensor 'e.source' is not one int32 a row");
+  EXPECT_EQ(refusal([](auto& t) { t[2].dtype = DType::kInt64; }),
+            "tensor 'e.target' is not one int32 a row");
+  EXPECT_EQ(refusal([](auto& t) { t.push_back(Tensor("e.w", DType::kInt32, 1)); }),
+            "cut edges have no 'e.w'");
+  EXPECT_EQ(refusal([](auto& t) { t[4].component = 1; }), "cut edges have no 'e.target'");
+  EXPECT_EQ(refusal([](auto& t) { t[4].index_into.reset(); }), "cut edges have no 'e.target'");
+  EXPECT_EQ(refusal([](auto& t) { t.erase(t.begin() + 1); }), "'e' has no ends");
+  EXPECT_EQ(refusal([](auto& t) { t.erase(t.begin() + 2); }), "'e' has no ends");
 }
 
 // With a halo every edge that ends at an inner node is there, and every node is inner once.
@@ -521,6 +612,62 @@ TEST(PartGraphsTest, HalosHaveAllInEdges) {
       EXPECT_EQ(inner[t], world.graph().node_types()[t].size);
     }
   }
+}
+
+TEST(PartGraphsTest, WhatIsNoPartIsNamed) {
+  const std::shared_ptr<const SourceGraph> source = OneSetGraph(4, {{0, 1}, {2, 3}});
+  const auto create = [&](const std::vector<uint32_t>& part, const Making& making) {
+    return PartGraphs::Create(source, part, 2, {}, making).status();
+  };
+  const std::vector<uint32_t> part = {0, 1, 0, 1};
+  EXPECT_THAT(create(part, Making()), IsOk());
+  EXPECT_EQ(create({0, 1, 0}, Making()),
+            absl::InvalidArgumentError("parts of 3 nodes, there are 4"));
+  EXPECT_EQ(create({0, 1, 0, 2}, Making()),
+            absl::InvalidArgumentError("node 3 of \"_N\" has part 2, beyond 2 parts"));
+  EXPECT_EQ(create(part, Making(nullptr, [] { return true; })),
+            absl::CancelledError("partitioning was cancelled"));
+  // Twelve bytes a node, and eight for each where edges may end.
+  MemoryBudget little(79);
+  EXPECT_THAT(
+      create(part, Making(&little, nullptr)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the nodes of parts of 80")));
+  MemoryBudget enough(80);
+  EXPECT_THAT(create(part, Making(&enough, nullptr)), IsOk());
+  // Rows of different lengths, which cut edges do not have.
+  MemoryEdgeSet edges;
+  edges.sources = edges.targets = {0, 1};
+  edges.columns = {{std::string(3, 'x'), {0, 1, 3}}};
+  const std::shared_ptr<const SourceGraph> ragged = *MakeMemorySourceGraph(
+      *SourceGraphSchema::Create(
+          {{"n", {}}}, {{"e", 0, 0, {{"r", DType::kUint8, {}, true, false}}, std::nullopt}}),
+      1, {{2, {}, {}, {}}}, {edges});
+  for (const bool halo : {false, true}) {
+    for (const bool features : {false, true}) {
+      PartGraphsOptions options;
+      options.halo = halo;
+      options.features = features;
+      EXPECT_EQ(PartGraphs::Create(ragged, {0, 1}, 2, options, Making()).status(),
+                halo || !features
+                    ? absl::OkStatus()
+                    : absl::InvalidArgumentError(
+                          "edge set 'e': column 'r' has rows of different lengths, which only "
+                          "parts with a halo, or without features, take"));
+    }
+  }
+  // Whoever gives up while parts are made.
+  PartsWorld world(kSeedWithEdges);
+  int num_asked = 0;
+  for (;; ++num_asked) {
+    MemoryDatasetStore store(uint64_t{1} << 30);
+    int left = num_asked;
+    const auto made =
+        MakePartDataset(world.parts(), {"parts", 0, "parts"}, store,
+                        Making(nullptr, [&left] { return left-- == 0; }), [](uint64_t) {});
+    if (made.ok()) break;
+    EXPECT_EQ(made.status(), absl::CancelledError("epoch: given up by the caller"));
+  }
+  EXPECT_GE(num_asked, static_cast<int>(kParts));
 }
 
 // Which nodes and edges a part has, in their order.

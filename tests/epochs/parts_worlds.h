@@ -29,16 +29,16 @@ inline constexpr uint64_t kSeedWithEdges = 5;
 // A random source graph in random parts, as a data set.
 class PartsWorld {
  public:
-  explicit PartsWorld(uint64_t seed, bool halo = false) {
+  explicit PartsWorld(uint64_t seed, bool halo = false, uint32_t num_parts = kParts) {
     std::shared_ptr<const SourceGraph> source = RandomSourceGraph(seed);
     graph_ = source;
     const HomogeneousGraph homogeneous = HomogeneousGraph::Create(source.get()).value();
     SeededRandom random(seed);
     part_.resize(homogeneous.num_nodes());
-    for (uint32_t& p : part_) p = static_cast<uint32_t>(random.Below(kParts));
+    for (uint32_t& p : part_) p = static_cast<uint32_t>(random.Below(num_parts));
     PartGraphsOptions options;
     options.halo = halo;
-    auto parts = PartGraphs::Create(source, part_, kParts, options, Making());
+    auto parts = PartGraphs::Create(source, part_, num_parts, options, Making());
     EXPECT_THAT(parts.status(), IsOk());
     parts_ = *std::move(parts);
     EXPECT_THAT(

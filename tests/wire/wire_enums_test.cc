@@ -362,9 +362,24 @@ TEST(WireEnumsTest, OfPartitions) {
     PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan plan, PlanOf(request));
     EXPECT_EQ(absl::StrCat(plan.forms.coo, plan.forms.csr, plan.forms.csc), words);
   }
+  // What is not said, and what is too much.
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan least, PlanOf(request));
+  EXPECT_EQ(least.options.num_hops, 1U);
+  EXPECT_EQ(least.options.trainers_per_machine, 1U);
+  EXPECT_EQ(least.options.seed, 1U);
+  EXPECT_EQ(least.options.imbalance, 1.03);
+  request.set_trainers_per_machine(65'536 / 3);
+  EXPECT_THAT(PlanOf(request), IsOk());
+  request.set_num_parts(2);
+  request.set_trainers_per_machine(32'768);
+  EXPECT_THAT(PlanOf(request), IsOk());
+  request.set_trainers_per_machine(32'769);
+  EXPECT_EQ(PlanOf(request).status(),
+            absl::InvalidArgumentError("trainers_per_machine: 2 parts of 32769 trainers are 65538, "
+                                       "must be at most 65536"));
   request.add_graph_forms("csb");
-  EXPECT_THAT(PlanOf(request).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'csb'")));
+  EXPECT_EQ(PlanOf(request).status(),
+            absl::InvalidArgumentError("graph_forms: 'csb' is none of coo, csr and csc"));
 }
 
 TEST(WireEnumsTest, OfPartitionsThatRun) {
