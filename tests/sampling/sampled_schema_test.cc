@@ -5,13 +5,17 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/wings/graphs/sampling/sampled_chunk.h"
 #include "service/wings/tfgnn/graph_sets.h"
 #include "tests/sampling/sampling_worlds.h"
@@ -254,6 +258,105 @@ TEST_F(SampledSchemaTest, LimitsCountRaggedFeatures) {
   const absl::Status status = schema.DrawWithin(sampler, request, limits, scratch, sampled, tuple);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(status.message(), HasSubstr("4 of 'paper.title.bytes', the limit is 3"));
+}
+
+// A graph of which one array is checked, and is not what was sealed.
+class DamagedArray final : public SourceGraph {
+ public:
+  enum class Array { kNodeData, kNodeOffsets, kEdgeData };
+  DamagedArray(const SourceGraph* graph, Array array, size_t column, bool is_sound)
+      : graph_(*graph), array_(array), column_(column) {
+    const SourceColumn of =
+        array == Array::kEdgeData ? graph->EdgeColumn(0, column) : graph->NodeColumn(0, column);
+    const uint64_t steps = of.offsets.empty() ? 4 : of.offsets.back();
+    bytes_ = array == Array::kNodeOffsets
+                 ? absl::string_view(reinterpret_cast<const char*>(of.offsets.data()),
+                                     of.offsets.size() * sizeof(uint64_t))
+                 : absl::string_view(of.data, steps * of.row_bytes);
+    checks_.emplace("x", std::vector<uint32_t>{Crc32c(bytes_) + (is_sound ? 0 : 1)}, &of_graph_);
+  }
+  std::string why() const {
+    return absl::StrCat("graph is damaged: array x: bytes 0 to ", bytes_.size(),
+                        " fail their checksum; nothing of it is served until it is deleted, or "
+                        "comes from a snapshot");
+  }
+
+  const SourceGraphSchema& schema() const override { return graph_.schema(); }
+  uint64_t version() const override { return graph_.version(); }
+  uint64_t num_nodes(size_t set) const override { return graph_.num_nodes(set); }
+  uint64_t num_edges(size_t set) const override { return graph_.num_edges(set); }
+  absl::StatusOr<Adjacency> BySource(size_t set) const override { return graph_.BySource(set); }
+  absl::StatusOr<Adjacency> ByTarget(size_t set) const override { return graph_.ByTarget(set); }
+  SourceColumn NodeColumn(size_t set, size_t column) const override {
+    SourceColumn of = graph_.NodeColumn(set, column);
+    if (set != 0 || column != column_ || array_ == Array::kEdgeData) return of;
+    (array_ == Array::kNodeOffsets ? of.checked_offsets : of.checked_data) =
+        CheckedArray(bytes_, &*checks_);
+    return of;
+  }
+  SourceColumn EdgeColumn(size_t set, size_t column) const override {
+    SourceColumn of = graph_.EdgeColumn(set, column);
+    if (column == column_ && array_ == Array::kEdgeData) {
+      of.checked_data = CheckedArray(bytes_, &*checks_);
+    }
+    return of;
+  }
+  SourceColumn NodeIds(size_t set) const override { return graph_.NodeIds(set); }
+  bool integer_ids(size_t set) const override { return graph_.integer_ids(set); }
+
+ private:
+  const SourceGraph& graph_;
+  const Array array_;
+  const size_t column_;
+  absl::string_view bytes_;
+  GraphChecks of_graph_{"graph"};
+  std::optional<ArrayChecks> checks_;
+};
+
+// Whichever array is damaged, nothing of it comes into a chunk.
+TEST_F(SampledSchemaTest, RowsAreCheckedBeforeTheyAreTaken) {
+  using Array = DamagedArray::Array;
+  const std::vector<std::pair<Array, size_t>> arrays = {
+      {Array::kNodeData, 0},    {Array::kNodeData, 1}, {Array::kNodeData, 2},
+      {Array::kNodeOffsets, 1}, {Array::kEdgeData, 0}, {Array::kEdgeData, 1}};
+  for (const auto& [array, column] : arrays) {
+    for (const bool is_sound : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(array), " ", column));
+      const DamagedArray graph(graph_.get(), array, column, is_sound);
+      const Sampler sampler = SamplerOf(graph, Spec());
+      PH_ASSERT_OK_AND_ASSIGN(const SampledSchema schema,
+                              SampledSchema::Create(sampler.plan(), graph, {}));
+      const std::vector<uint32_t> seeds = {0};
+      DrawRequest request;
+      request.seeds = seeds;
+      const SampledGraph sampled = Draw(sampler, request);
+      SampledChunk chunk(&schema);
+      const absl::Status appended = chunk.Append(sampled);
+      std::vector<uint32_t> tuple;
+      const absl::Status sizes = schema.Sizes(sampled, tuple);
+      if (is_sound) {
+        EXPECT_THAT(appended, IsOk());
+        EXPECT_EQ(chunk.num_graphs(), 1U);
+        EXPECT_EQ(chunk.num_bytes(), schema.Bytes(tuple));
+        EXPECT_THAT(chunk.Finish(0), IsOk());
+        EXPECT_EQ(chunk.num_bytes(), 0U);
+        EXPECT_EQ(chunk.num_graphs(), 0U);
+        continue;
+      }
+      const auto damaged = StatusIs(absl::StatusCode::kDataLoss, graph.why());
+      EXPECT_THAT(appended, damaged);
+      EXPECT_EQ(chunk.num_graphs(), 0U);
+      EXPECT_EQ(chunk.num_bytes(), 0U);
+      if (array == Array::kNodeOffsets) {
+        EXPECT_THAT(sizes, damaged);
+        SamplerScratch scratch;
+        SampledGraph result;
+        EXPECT_THAT(schema.DrawWithin(sampler, request, {}, scratch, result, tuple), damaged);
+      } else {
+        EXPECT_THAT(sizes, IsOk());
+      }
+    }
+  }
 }
 
 TEST_F(SampledSchemaTest, NamesThatClashAreRefused) {

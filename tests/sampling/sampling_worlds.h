@@ -88,9 +88,11 @@ inline SampledGraph Draw(const Sampler& sampler, const DrawRequest& request) {
 }
 
 // Authors, papers and fields with parallel edges, self-loops, hubs, weights of which some are 0 or
-// equal, and times. "written" is "writes" backwards, "cited" is "cites" backwards.
-inline std::unique_ptr<const SourceGraph> RandomGraph(SeededRandom& random) {
-  const uint64_t counts[] = {1 + random.Below(12), 1 + random.Below(20), 1 + random.Below(4)};
+// equal, and times. "written" is "writes" backwards, "cited" is "cites" backwards. `scale` times as
+// many of all.
+inline std::unique_ptr<const SourceGraph> RandomGraph(SeededRandom& random, uint64_t scale = 1) {
+  const uint64_t counts[] = {1 + random.Below(12 * scale), 1 + random.Below(20 * scale),
+                             1 + random.Below(4 * scale)};
   const auto number = [](std::string name, DType dtype) {
     return SourceColumnSpec{std::move(name), dtype, {}, false, false};
   };
@@ -101,7 +103,7 @@ inline std::unique_ptr<const SourceGraph> RandomGraph(SeededRandom& random) {
   nodes[1].columns.push_back(ColumnOf(years));
   const auto edges = [&](size_t source, size_t target, uint64_t most) {
     MemoryEdgeSet set;
-    const uint64_t count = random.Below(most + 1);
+    const uint64_t count = random.Below(most * scale + 1);
     std::vector<float> weights;
     std::vector<int64_t> times;
     for (uint64_t e = 0; e < count; ++e) {

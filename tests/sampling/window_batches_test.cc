@@ -25,6 +25,7 @@
 #include "service/wings/graphs/epochs/sampled_dataset.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/graphs/epochs/samples_request.h"
+#include "service/wings/graphs/epochs/seed_counter.h"
 #include "service/wings/graphs/epochs/size_estimate.h"
 #include "service/wings/graphs/epochs/sub_graph_source.h"
 #include "service/wings/tfgnn/sampling_spec.h"
@@ -1310,6 +1311,139 @@ TEST(SubGraphsTest, AllThatDecidesAnEpochIsInItsWords) {
       EndsWith(absl::StrCat("; planner online-", kInOrderVersion, "; rules ", kRulesVersion)));
 }
 
+// A graph whose edges lead nowhere from some moment on.
+class BreakingGraph final : public SourceGraph {
+ public:
+  explicit BreakingGraph(std::unique_ptr<const SourceGraph> graph)
+      : graph_(std::move(graph)), neighbours_(ListOf(graph_->BySource(0)->neighbours)) {}
+  void Break() { std::fill(neighbours_.begin(), neighbours_.end(), 0xfffffffe); }
+
+  const SourceGraphSchema& schema() const override { return graph_->schema(); }
+  uint64_t version() const override { return graph_->version(); }
+  uint64_t num_nodes(size_t set) const override { return graph_->num_nodes(set); }
+  uint64_t num_edges(size_t set) const override { return graph_->num_edges(set); }
+  absl::StatusOr<Adjacency> BySource(size_t set) const override {
+    Adjacency rows = *graph_->BySource(set);
+    rows.neighbours = neighbours_;
+    return rows;
+  }
+  absl::StatusOr<Adjacency> ByTarget(size_t set) const override { return graph_->ByTarget(set); }
+  SourceColumn NodeColumn(size_t set, size_t column) const override {
+    return graph_->NodeColumn(set, column);
+  }
+  SourceColumn EdgeColumn(size_t set, size_t column) const override {
+    return graph_->EdgeColumn(set, column);
+  }
+  SourceColumn NodeIds(size_t set) const override { return graph_->NodeIds(set); }
+  bool integer_ids(size_t set) const override { return graph_->integer_ids(set); }
+
+ private:
+  const std::unique_ptr<const SourceGraph> graph_;
+  std::vector<uint32_t> neighbours_;
+};
+
+TEST(WindowBatchesTest, DamageIsToldWhereverItIsMet) {
+  auto made = std::make_unique<BreakingGraph>(SmallSourceGraph(kNodes));
+  BreakingGraph* const graph = made.get();
+  const OneGraphStore graphs(std::move(made));
+  EpochRequest request = AsTheyCome(Request(/*window=*/20));
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  const auto source =
+      SubGraphSource::Create(graphs.Open("g").value(), samples->source->request()).value();
+  samples->source = source;
+  request.kinds = {samples};
+  const auto epoch = Prepare(request).value();
+  EpochRequest of_all = request;
+  auto exact = std::make_shared<SamplesRequest>(*samples);
+  exact->exact_steps = true;
+  of_all.kinds = {exact};
+  // Its first windows are not kept.
+  const auto all = Prepare(of_all).value();
+  graph->Break();
+  const std::string why = "the source graph is damaged: an edge leads to no node";
+  const auto damaged = StatusIs(absl::StatusCode::kDataLoss, why);
+  EXPECT_THAT(epoch->Plan(1, Making()), damaged);
+  EXPECT_THAT(epoch->Plan(3, Making()), damaged);
+  EXPECT_EQ(epoch->Counts().size(), 1U);
+  EXPECT_THAT(epoch->Build(0).status(), damaged);
+  EXPECT_THAT(epoch->GraphsOf(0).status(), damaged);
+  EXPECT_THAT(exact->Complete(of_all, *epoch, Making()), damaged);
+  EXPECT_THAT(all->Build(0).status(), damaged);
+  EXPECT_EQ(all->NumGraphs(0), 0U);
+  EXPECT_EQ(all->MeasureCompany(Making()).value(), std::nullopt);
+  EXPECT_THAT(Prepare(request).status(), damaged);
+  EXPECT_THAT(Prepare(of_all).status(), damaged);
+  samples->draws_smaller = false;
+  EXPECT_THAT(Prepare(request).status(), damaged);
+  EXPECT_THAT(EstimateSizes(source, {}, {}, 50, Making(), nullptr).status(), damaged);
+  DeviceProfile device;
+  device.components.resize(kNumComponents + 1);
+  for (ComponentProfile& component : device.components) component.max_rows = 900;
+  request.rank_groups = {{{}, device, kNumRanks}};
+  EXPECT_THAT(Prepare(request, kPlanNone).status(), damaged);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  SampledDatasetRequest wanted;
+  wanted.dataset = "d";
+  // Node 0 has no edges.
+  EXPECT_THAT(
+      MakeSampledDataset(source, wanted, store, Making(), nullptr, [](const auto&) {}).status(),
+      StatusIs(absl::StatusCode::kDataLoss, "sub-graph 1: " + why));
+}
+
+TEST(SeedCounterTest, CountsHowOftenASeedCameBefore) {
+  using Counts = std::vector<uint32_t>;
+  EXPECT_EQ(SeedOccurrences({5, 3, 5, 64, 5, 3}, 65, 1), Counts({0, 0, 1, 0, 2, 1}));
+  EXPECT_EQ(SeedOccurrences({5, 3, 64}, 65, 1), Counts());
+  // Links: both ends, in their order.
+  EXPECT_EQ(SeedOccurrences({5, 3, 3, 5, 5, 3, 5, 4, 5, 3}, 65, 2), Counts({0, 0, 1, 0, 2}));
+  EXPECT_EQ(SeedOccurrences({5, 3, 3, 5, 5, 4}, 65, 2), Counts());
+  // Over several lists.
+  for (const size_t per_row : {1, 2}) {
+    SeedCounter counter(65, per_row);
+    const Counts once(per_row, 7);
+    EXPECT_EQ(counter.Count(once), Counts());
+    EXPECT_EQ(counter.Count(once), Counts({1}));
+    EXPECT_EQ(counter.Count(once), Counts({2}));
+  }
+}
+
+// Wherever a node stands in the list, its times are counted together.
+TEST(WindowBatchesTest, ADrawnSeedIsCountedByItsNode) {
+  EpochRequest request = Request();
+  request.rank_groups[0].shapes = {{100000, 100000, 1}};
+  request.draw = WeightedDraw{{}, 40, true};
+  const auto sizes_of = [](const EpochRequest& of) {
+    std::multiset<std::vector<uint32_t>> sizes;
+    for (const auto& [number, built] : BuildAll(*Prepare(of).value())) {
+      sizes.emplace(built.batch.sizes.begin(), built.batch.sizes.end());
+    }
+    return sizes;
+  };
+  EpochRequest listed = request;
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  samples->seeds.nodes = Nodes({12, 12, 12});
+  listed.kinds = {samples};
+  request.subset = SubsetRequest{{12}, {}};
+  EXPECT_EQ(sizes_of(listed), sizes_of(request));
+}
+
+TEST(WindowBatchesTest, BatchesOfOneHaveNoCompany) {
+  EpochRequest request = Request();
+  request.rank_groups[0].shapes = {{100000, 100000, 1}};
+  const auto company = Prepare(request).value()->MeasureCompany(Making()).value();
+  ASSERT_TRUE(company.has_value());
+  EXPECT_EQ(company->chance, 0);
+  EXPECT_EQ(company->of_shuffle, 0);
+  // Sub-graphs of several seeds are others in each epoch.
+  const OneGraphStore graphs(SmallSourceGraph(kNodes));
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  SubGraphsRequest sub_graphs = samples->source->request();
+  sub_graphs.seeds_per_graph = 2;
+  samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  request.kinds = {samples};
+  EXPECT_EQ(Prepare(request).value()->MeasureCompany(Making()).value(), std::nullopt);
+}
+
 TEST(WindowBatchesTest, WhatDoesNotGoWithSamplesIsNamed) {
   const auto refused = [](auto change, const std::string& why) {
     EpochRequest request = AsTheyCome(Request());
@@ -1329,6 +1463,12 @@ TEST(WindowBatchesTest, WhatDoesNotGoWithSamplesIsNamed) {
   refused([](Asked& r, Samples&) { r.said.oversize = true; },
           "oversize_policy: must be unset with samples; samples.beyond_limits decides");
   refused([](Asked& r, Samples&) { r.dataset = "d"; }, "samples: not together with a data set");
+  refused(
+      [](Asked& r, Samples&) {
+        r.in_order = true;
+        r.mixing = {1.1, false};
+      },
+      "mixing: not together with in_order, whose order is fixed");
   refused([](Asked& r, Samples&) { r.grouped = true; },
           "samples: not together with grouped; seeds have no groups");
   refused([](Asked&, Samples& s) { s.window = 65537; }, "samples.window: 65537, at most 65536");

@@ -1209,6 +1209,28 @@ TEST(RowRecordsTest, ARecordIsReadAsItWasWrittenAndNothingElseIs) {
   for (const SourceEdgeRows& each : good.edges) num_edges += each.num_rows;
   EXPECT_EQ(index.num_nodes(), num_nodes);
   EXPECT_EQ(index.num_edges(), num_edges);
+  // Nothing of an index that ends too early, or says that it has more than there is.
+  const std::string all = record.substr(RowHeader::kBytes, header.index_bytes);
+  const auto is_index = [&](const std::string& bytes) {
+    RowHeader of = header;
+    of.index_bytes = static_cast<uint32_t>(bytes.size());
+    of.index_crc = Crc32c(bytes);
+    return DecodeIndex(of, bytes).has_value();
+  };
+  EXPECT_TRUE(is_index(all));
+  for (size_t size = 0; size < all.size(); ++size) EXPECT_FALSE(is_index(all.substr(0, size)));
+  EXPECT_FALSE(DecodeIndex(header, absl::string_view(all).substr(1)).has_value());
+  std::string many = all;
+  // The number of arrays of the first part.
+  many.replace(32, 8, BytesOf(uint64_t{1} << 60));
+  EXPECT_FALSE(is_index(many));
+  SourceGraphChunk with_none = good;
+  with_none.nodes[0].num_rows = 0;
+  with_none.edges[0].num_rows = 0;
+  const std::string rest = EncodeRows(with_none, producer, 99, 0);
+  EXPECT_EQ(DecodeIndex(*RowHeader::Decode(rest), absl::string_view(rest).substr(RowHeader::kBytes))
+                ->parts.size(),
+            index.parts.size() - 2);
   EXPECT_EQ(view(good).code(), absl::StatusCode::kOk);
 
   const auto refused = [&](auto change) {
