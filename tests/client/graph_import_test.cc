@@ -291,8 +291,9 @@ TEST_F(GraphImportTest, NodesWithoutRowsAreCounted) {
   is_there_ = true;
   options_.seal = true;
   constexpr uint64_t kRows = 4;
-  for (uint64_t distinct = 1; distinct <= kRows; ++distinct) {
-    for (num_without_ = 0; num_without_ <= 17; ++num_without_) {
+  for (const uint64_t distinct : {uint64_t{1}, kRows}) {
+    for (const uint64_t without_rows : {0, 1, 2, 3, 4, 5, 8, 17}) {
+      num_without_ = without_rows;
       num_nodes_ = distinct + num_without_;
       for (const bool may_look : {true, false}) {
         const size_t first_lookup = 6;

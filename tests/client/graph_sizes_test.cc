@@ -68,6 +68,7 @@ TEST(FileKindsTest, AFileIsNamedByItsFirstBytes) {
       {"\xFE\xFF"
        "a",
        wide},
+      {std::string("a\0", 2), wide},
       {std::string("a\0b\0", 4), wide},
       {std::string("\0a\0b", 4), wide},
       {std::string("\0", 1), binary},
