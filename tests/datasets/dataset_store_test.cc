@@ -567,7 +567,10 @@ TEST_P(DatasetStoreTest, PagesAreOrderedAndComplete) {
 
 // As many as are asked for, a hundred if no number is, and a thousand at most.
 TEST_P(DatasetStoreTest, APageIsBounded) {
-  if (world_->Seeds(10) < 10) GTEST_SKIP() << "a thousand calls";
+  // Where quotas are, each call counts those before it.
+  if (world_->Seeds(10) < 10 || GetParam().first == absl::string_view("Quota")) {
+    GTEST_SKIP() << "a thousand calls";
+  }
   for (int i = 1000; i <= 2000; ++i) {
     ASSERT_THAT(store().Create(absl::StrCat("set", i), schema_, {}), IsOk());
   }
