@@ -12,8 +12,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/partitioning.grpc.pb.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
 #include "packhouse/v1/sampling.grpc.pb.h"
+#include "service/server/services/histogram_service.h"
+#include "service/server/services/planning_service.h"
+#include "service/server/services/receipt_service.h"
 #include "service/server/wire/wire_memory.h"
+#include "service/server/wire/wire_planning.h"
 #include "service/wings/graphs/services/sampling_service.h"
 #include "service/wings/partition/services/partitioning_service.h"
 #include "tests/datasets/memory_dataset_store.h"
@@ -199,6 +204,184 @@ TEST_F(SamplingAccountingTest, DataSets) {
         return ToAbsl(responses->Finish());
       },
       {seeds_are_held_});
+}
+
+// Of 6 sizes of two components.
+class SizesAccountingTest : public ::testing::Test {
+ protected:
+  SizesAccountingTest() {
+    SizeHistogram sizes(2);
+    for (uint32_t n = 3; n < 9; ++n) EXPECT_THAT(sizes.Add({n, 2 * n}, n), IsOk());
+    HistogramToWire(sizes, SizeSchema::NodesAndEdges(), histogram_);
+    EXPECT_THAT(histograms_.Merge({"h", SizeSchema::NodesAndEdges()}, sizes, std::nullopt,
+                                  absl::UnixEpoch()),
+                IsOk());
+    for (const auto& [component, rows] :
+         {std::pair("nodes", 20), std::pair("edges", 40), std::pair("graphs", 4)}) {
+      v1::Capacity& capacity = *plan_.mutable_limits()->add_capacities();
+      capacity.set_component(component);
+      capacity.set_rows(static_cast<uint64_t>(rows));
+    }
+    plan_.set_budget_steps(1000);
+    *plan_.mutable_histogram() = histogram_;
+  }
+  absl::Status Plan(const v1::PlanRequest& request, v1::PlanResponse& response,
+                    MemoryBudget* memory) {
+    ServiceWorld world(memory, [&](const CallContext& context) {
+      return std::make_unique<PlanningService>(context, &histograms_, &quota_, 1000,
+                                               /*measured=*/nullptr);
+    });
+    grpc::ClientContext context;
+    return ToAbsl(
+        v1::PlanningService::NewStub(world.channel())->Plan(&context, request, &response));
+  }
+  v1::PlanResponse Planned() {
+    MemoryBudget memory(uint64_t{1} << 30);
+    v1::PlanResponse response;
+    EXPECT_THAT(Plan(plan_, response, &memory), IsOk());
+    return response;
+  }
+  // The whole messages' memory is what they are said to take.
+  static std::string PlanIsSent(const v1::PackingPlan& plan) {
+    return absl::StrCat("the plan as it is sent of ",
+                        BytesToWire(PlanFromWire(plan, 2, "plan").value()));
+  }
+
+  HistogramStore histograms_{{}};
+  ByteQuota quota_{uint64_t{1} << 30};
+  v1::Histogram histogram_;
+  v1::PlanRequest plan_;
+};
+
+TEST_F(SizesAccountingTest, Plans) {
+  const v1::PlanResponse planned = Planned();
+  *plan_.mutable_warm_start() = planned.plan();
+  const std::vector<std::string> made = {
+      absl::StrCat("warm_start of ", BytesOfPlan(planned.plan())), PlanIsSent(planned.plan())};
+  for (const bool is_named : {false, true}) {
+    std::vector<std::string> things = made;
+    if (is_named) {
+      plan_.set_histogram_name("h");
+    } else {
+      things.push_back(
+          absl::StrCat("the histogram of the request of ", BytesOfHistogram(histogram_)));
+    }
+    v1::PlanResponse response;
+    ExpectCallAccounted([&](MemoryBudget* memory) { return Plan(plan_, response, memory); },
+                        things);
+    EXPECT_EQ(response.best().packs(), planned.best().packs());
+  }
+}
+
+TEST_F(SizesAccountingTest, PlansOfReceipts) {
+  const v1::PlanResponse planned = Planned();
+  v1::ReplanRequest request;
+  request.set_receipt(planned.best().receipt());
+  MemoryDatasetStore datasets(uint64_t{1} << 30);
+  ASSERT_THAT(
+      datasets.Create("set", GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value(), {}),
+      IsOk());
+  std::vector<uint32_t> counts;
+  for (uint32_t n = 3; n < 9; ++n) {
+    for (uint32_t i = 0; i < n; ++i) counts.insert(counts.end(), {n, 2 * n});
+  }
+  const size_t num_graphs = counts.size() / 2;
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  ASSERT_THAT(
+      datasets.Append("set",
+                      GraphChunk::OfSizes(
+                          &schema, SizeTable::WithConsecutiveIds(num_graphs, 2, counts, 0).value()),
+                      {}, std::nullopt),
+      IsOk());
+  for (const std::string source : {"request", "name", "data set"}) {
+    SCOPED_TRACE(source);
+    std::vector<std::string> things = {PlanIsSent(planned.plan())};
+    if (source == "request") {
+      *request.mutable_histogram() = histogram_;
+      things.push_back(
+          absl::StrCat("the histogram of the request of ", BytesOfHistogram(histogram_)));
+    } else if (source == "name") {
+      request.set_histogram_name("h");
+    } else {
+      request.set_dataset("set");
+      things.push_back(
+          absl::StrCat("the histogram of the data set of ", datasets.GetHistogram("set")->bytes()));
+    }
+    v1::ReplanResponse response;
+    ExpectCallAccounted(
+        [&](MemoryBudget* memory) {
+          ServiceWorld world(memory, [&](const CallContext& context) {
+            return std::make_unique<ReceiptService>(context, &histograms_, &datasets,
+                                                    /*kinds=*/nullptr, /*loader=*/nullptr,
+                                                    /*jobs=*/nullptr);
+          });
+          grpc::ClientContext context;
+          return ToAbsl(
+              v1::ReceiptService::NewStub(world.channel())->Replan(&context, request, &response));
+        },
+        things);
+    EXPECT_EQ(response.plan().plan().SerializeAsString(), planned.plan().SerializeAsString());
+  }
+}
+
+TEST_F(SizesAccountingTest, SearchesForLimits) {
+  v1::TuneRequest request;
+  *request.mutable_histogram() = histogram_;
+  request.set_budget_steps(1000);
+  v1::DeviceProfile::Component& nodes = *request.mutable_profile()->add_components();
+  nodes.set_component("nodes");
+  nodes.set_min_rows(16);
+  nodes.set_max_rows(20);
+  ExpectCallAccounted(
+      [&](MemoryBudget* memory) {
+        ServiceWorld world(memory, [&](const CallContext& context) {
+          return std::make_unique<PlanningService>(context, &histograms_, &quota_, 1000,
+                                                   /*measured=*/nullptr);
+        });
+        grpc::ClientContext context;
+        const auto stub = v1::PlanningService::NewStub(world.channel());
+        const auto responses = stub->Tune(&context, request);
+        v1::TuneResponse response;
+        while (responses->Read(&response)) {
+        }
+        return ToAbsl(responses->Finish());
+      },
+      {absl::StrCat("the histogram of the request of ", BytesOfHistogram(histogram_))});
+  EXPECT_EQ(quota_.held(), 0U);
+}
+
+TEST_F(SizesAccountingTest, Histograms) {
+  const auto call = [&](MemoryBudget* memory, auto method, const auto& request, auto response) {
+    ServiceWorld world(memory, [&](const CallContext& context) {
+      return std::make_unique<HistogramService>(context, &histograms_);
+    });
+    grpc::ClientContext context;
+    return ToAbsl(
+        (*v1::HistogramService::NewStub(world.channel()).*method)(&context, request, &response));
+  };
+  using Stub = v1::HistogramService::Stub;
+  v1::GetHistogramRequest get;
+  get.set_histogram("h");
+  ExpectCallAccounted(
+      [&](MemoryBudget* memory) {
+        return call(memory, &Stub::GetHistogram, get, v1::GetHistogramResponse());
+      },
+      {absl::StrCat("the histogram as it is sent of ", BytesToWire(6, 2))});
+  const uint64_t of_names = sizeof(std::string) + HistogramStore::kMaxNameLength;
+  ExpectCallAccounted(
+      [&](MemoryBudget* memory) {
+        return call(memory, &Stub::ListHistograms, v1::ListHistogramsRequest(),
+                    v1::ListHistogramsResponse());
+      },
+      {absl::StrCat("the names as they are sent of ", of_names)});
+  v1::MergeHistogramRequest merge;
+  merge.set_histogram("h");
+  *merge.mutable_addend() = histogram_;
+  ExpectCallAccounted(
+      [&](MemoryBudget* memory) {
+        return call(memory, &Stub::MergeHistogram, merge, v1::MergeHistogramResponse());
+      },
+      {absl::StrCat("addend of ", BytesOfHistogram(histogram_))});
 }
 
 }  // namespace
