@@ -327,6 +327,16 @@ TEST(ReadRequestsTest, AnEpochOfSubGraphsOrOfParts) {
     EXPECT_THAT(read, HasSubstr(" window 20 exact 1 smaller 0 of "));
     EXPECT_THAT(read, ::testing::EndsWith(absl::StrCat(words, " times  readout ", label)));
   }
+  EXPECT_EQ(samples_kind.VersionOf("g").value(), 42U);
+  EXPECT_THAT(samples_kind.VersionOf("h").status(),
+              StatusIs(absl::StatusCode::kNotFound, "source graph 'h'"));
+  EXPECT_THAT(SamplesKind(nullptr).VersionOf("g").status(),
+              StatusIs(absl::StatusCode::kNotFound, "there are no source graphs"));
+  EXPECT_THAT(
+      describe(Request<v1::EpochSpec>(
+          absl::StrCat("job: 'job' samples { beyond_limits: 9 sub_graphs { graph: 'g' text: \"",
+                       TwoHopSpec(3, 2), "\" } }"))),
+      StatusIs(absl::StatusCode::kInvalidArgument, "beyond_limits: 9 is not one of BeyondLimits"));
   // All nodes, in windows as they are by default.
   const absl::StatusOr<std::string> plain = describe(Request<v1::EpochSpec>(absl::StrCat(
       "job: 'job' samples { sub_graphs { graph: 'g' text: \"", TwoHopSpec(3, 2), "\" } }")));
@@ -830,6 +840,33 @@ TEST(ReadRequestsTest, AppendsToASourceGraph) {
           absl::CHexEscape(Uint64sToWire({21, 22})), "' } targets { ", text,
           "} columns { name: 'w' data: '\\4\\5' } }")),
       describe, {"graph_id"});
+  // One after the other may name the graph again, and no other.
+  SourceGraphAppendHandler handler(&store);
+  const auto accept = [&](const std::string& again) {
+    return handler
+        .Accept(std::make_unique<v1::AppendSourceGraphRequest>(
+            Request<v1::AppendSourceGraphRequest>(again)))
+        .ToString();
+  };
+  EXPECT_EQ(accept("graph_id: 17"), "INVALID_ARGUMENT: graph: must be named in the first request");
+  EXPECT_EQ(accept("graph: 'graph'"), "OK");
+  EXPECT_EQ(accept("graph: 'graph' graph_id: 17"), "OK");
+  EXPECT_EQ(accept(""), "OK");
+  EXPECT_EQ(accept("graph: 'other'"),
+            "INVALID_ARGUMENT: graph: 'other', the stream appends to 'graph'");
+  EXPECT_EQ(accept("graph_id: 18"), "INVALID_ARGUMENT: graph_id: 18, the stream appends to 17");
+  EXPECT_EQ(accept("nodes { node_set: 'c' }"),
+            "INVALID_ARGUMENT: node_set: there is no node set 'c'");
+  EXPECT_EQ(accept("edges { edge_set: 'c' }"),
+            "INVALID_ARGUMENT: edge_set: there is no edge set 'c'");
+  EXPECT_EQ(accept("nodes { node_set: 'a' }"), "INVALID_ARGUMENT: rows of 'a': ids are unset");
+  EXPECT_EQ(accept("nodes { node_set: 'b' ids { integers: '' } columns { name: 'x' } }"),
+            "INVALID_ARGUMENT: rows of 'b': column 'x' is none of the set's");
+  EXPECT_EQ(accept("nodes { node_set: 'a' ids { text {} } columns { name: 'x' } columns { name: "
+                   "'x' } }"),
+            "INVALID_ARGUMENT: rows of 'a': column 'x' is there twice");
+  EXPECT_EQ(accept("nodes { node_set: 'a' ids { text {} } }"),
+            "INVALID_ARGUMENT: rows of 'a': column 'x' is missing");
   // Another graph of the name.
   const auto other = Request<v1::AppendSourceGraphRequest>("graph: 'graph' graph_id: 18");
   EXPECT_THAT(describe(other), StatusIs(absl::StatusCode::kNotFound, HasSubstr("asked for is 18")));

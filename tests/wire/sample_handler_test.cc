@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/wings/graphs/epochs/seed_counter.h"
+#include "tests/support/accounting.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
@@ -423,6 +424,38 @@ TEST_F(SampleHandlerTest, SeedsByTextAreCutByTheirLengths) {
               StatusIs(absl::StatusCode::kNotFound, "seeds: node set 'n' has no node 'd'"));
   EXPECT_THAT(of("text { lengths: 'abc' }"),
               StatusIs(kInvalid, "seeds.ids.text.lengths: 3 bytes, must be a multiple of 4"));
+}
+
+// Whatever finds no room, it is told, and nothing is held afterwards.
+TEST_F(SampleHandlerTest, WhatAStreamReservesIsAccountedFor) {
+  for (const std::string& pack : {std::string(), std::string(kPack)}) {
+    ExpectAccounted(
+        [&](MemoryBudget* memory) -> absl::StatusOr<int> {
+          handler_ = std::make_unique<SampleHandler>(
+              &graphs_,
+              std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_,
+                                            memory),
+              memory, &sampled_);
+          const auto ends = [this] {
+            absl::Status failure;
+            TakeAll(&failure);
+            return failure;
+          };
+          absl::Status ended = Accept(Open(pack));
+          for (const bool again : {false, true}) {
+            if (ended.ok()) ended = ends();
+            if (ended.ok()) ended = AcceptSeeds(again ? std::vector<uint32_t>(40, 7) : AllNodes());
+          }
+          if (ended.ok()) ended = ends();
+          if (ended.ok()) handler_->HalfClose();
+          if (ended.ok()) ended = ends();
+          handler_.reset();
+          if (!ended.ok()) return ended;
+          return 0;
+        },
+        [](int) { return uint64_t{0}; });
+  }
+  handler_ = NewHandler();
 }
 
 // 256 sub-graphs, or as many as have 16,384 rows.

@@ -324,35 +324,35 @@ TEST(ToldAnswersTest, RowsAreNoMoreThanAMessageMayHave) {
         StatusIs(absl::StatusCode::kResourceExhausted,
                  HasSubstr(absl::StrCat(" rows of a source graph of ", 3 * bytes, " bytes "))));
   };
-  for (const bool by_id : {false, true}) {
-    for (const bool with_rows : {false, true}) {
-      v1::LookupNodesRequest nodes;
-      nodes.set_node_set("n");
-      nodes.set_all_columns(true);
-      nodes.set_with_rows(with_rows);
-      if (by_id) {
-        nodes.mutable_ids()->mutable_text()->set_data("rstqp");
-        nodes.mutable_ids()->mutable_text()->set_lengths(Uint32sToWire({3, 1, 1}));
-      } else {
-        nodes.set_numbers(Uint32sToWire({2, 1, 0}));
-      }
-      // A number of each; ids, if they were not given; a length, and 2 for each of its numbers; 3.
-      const uint64_t ids = by_id ? 0 : 3 * 4 + 4;
-      expect_bytes([&](size_t most, MemoryBudget* memory,
-                       MemoryHold& hold) { return LookUpNodes(nodes, *graph, most, memory, hold); },
-                   1024 + 3 * 4 + ids + (3 * 4 + 4 * 2) + 3 * 3 + (with_rows ? 3 * 8 : 0));
+  for (int way = 0; way < 8; ++way) {
+    const bool by_id = (way & 1) != 0;
+    const bool with_rows = (way & 2) != 0;
+    const bool has_columns = (way & 4) != 0;
+    v1::LookupNodesRequest nodes;
+    nodes.set_node_set("n");
+    nodes.set_all_columns(has_columns);
+    nodes.set_with_rows(with_rows);
+    if (by_id) {
+      nodes.mutable_ids()->mutable_text()->set_data("rstqp");
+      nodes.mutable_ids()->mutable_text()->set_lengths(Uint32sToWire({3, 1, 1}));
+    } else {
+      nodes.set_numbers(Uint32sToWire({2, 1, 0}));
     }
-  }
-  for (const bool with_rows : {false, true}) {
+    // A number of each; ids, if they were not given; a length, and 2 for each of its numbers; 3.
+    const uint64_t ids = by_id ? 0 : 3 * 4 + 4;
+    const uint64_t columns = has_columns ? (3 * 4 + 4 * 2) + 3 * 3 : 0;
+    expect_bytes([&](size_t most, MemoryBudget* memory,
+                     MemoryHold& hold) { return LookUpNodes(nodes, *graph, most, memory, hold); },
+                 1024 + 3 * 4 + ids + columns + (with_rows ? 3 * 8 : 0));
     v1::ReadEdgesRequest edges;
     edges.set_edge_set("e");
     edges.set_first_edge(1);
     edges.set_num_edges(3);
-    edges.set_all_columns(true);
+    edges.set_all_columns(has_columns);
     edges.set_with_rows(with_rows);
     expect_bytes([&](size_t most, MemoryBudget* memory,
                      MemoryHold& hold) { return ReadEdges(edges, *graph, most, memory, hold); },
-                 1024 + 3 * 8 + 3 * 3 + (with_rows ? 3 * 8 : 0));
+                 1024 + 3 * 8 + (has_columns ? 3 * 3 : 0) + (with_rows ? 3 * 8 : 0));
   }
   // What is not there has no rows: zeros, or none at all.
   v1::LookupNodesRequest nodes;
