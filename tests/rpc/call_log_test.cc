@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/feedback.grpc.pb.h"
 #include "packhouse/v1/histogram.grpc.pb.h"
@@ -23,6 +25,7 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Le;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -114,6 +117,69 @@ TEST_P(LoggedCallsTest, ReportsAreCountedAndWhatDidNotFitIsLogged) {
               Contains(AllOf(HasSubstr(R"(warning "event":"device out of memory")"),
                              HasSubstr(R"("model":"m","device":"d","job":"job","rank_group":2,)"),
                              HasSubstr(R"("shape":"edges 12, nodes 11, graphs 13","batches":3)"))));
+}
+
+TEST_P(LoggedCallsTest, AModelIsToldWithItsShapesUntilItIsDeleted) {
+  const auto stub = v1::FeedbackService::NewStub(channel_);
+  v1::ReportRequest report;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(model: "m"
+           device: "d"
+           batches {
+             capacities {
+               capacities { component: "nodes" rows: 11 }
+               capacities { component: "graphs" rows: 13 }
+             }
+             num_batches: 14
+             seconds: 1.5
+             peak_bytes: 16
+           })pb",
+      &report));
+  v1::ReportResponse reported;
+  grpc::ClientContext reporting;
+  ASSERT_THAT(ToAbsl(stub->Report(&reporting, report, &reported)), IsOk());
+  v1::GetModelRequest get;
+  get.set_model("m");
+  const auto got = [&](v1::DeviceModel& model) {
+    grpc::ClientContext context;
+    return ToAbsl(stub->GetModel(&context, get, &model));
+  };
+  v1::DeviceModel model;
+  EXPECT_THAT(got(model),
+              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("device: '' must be")));
+  get.set_device("d");
+  ASSERT_THAT(got(model), IsOk());
+  ASSERT_EQ(model.shapes_size(), 1);
+  v1::DeviceModel::Shape shape;
+  *shape.mutable_capacities() = report.batches(0).capacities();
+  shape.set_num_batches(14);
+  shape.set_seconds(1.5);
+  shape.set_expected_seconds(model.shapes(0).expected_seconds());
+  shape.set_peak_bytes(16);
+  EXPECT_EQ(model.shapes(0).DebugString(), shape.DebugString());
+  grpc::ClientContext listing;
+  v1::ListModelsResponse listed;
+  ASSERT_THAT(ToAbsl(stub->ListModels(&listing, {}, &listed)), IsOk());
+  ASSERT_EQ(listed.models_size(), 1);
+  model.clear_shapes();
+  EXPECT_EQ(listed.models(0).DebugString(), model.DebugString());
+  // Batches that fit are not logged.
+  EXPECT_THAT(lines_.lines(), Not(Contains(HasSubstr("out of memory"))));
+
+  v1::DeleteModelRequest erase;
+  erase.set_model("m");
+  const auto erased = [&] {
+    grpc::ClientContext context;
+    v1::DeleteModelResponse response;
+    return ToAbsl(stub->DeleteModel(&context, erase, &response));
+  };
+  EXPECT_THAT(erased(),
+              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("device: '' must be")));
+  erase.set_device("d");
+  EXPECT_THAT(erased(), IsOk());
+  EXPECT_THAT(lines_.lines(), Contains(HasSubstr(R"("kind":"measured model","name":"m/d")")));
+  EXPECT_THAT(erased(), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(got(model), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
 TEST_P(LoggedCallsTest, CallsAndStreamsThatFailAndWhoDeletes) {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,8 +14,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/server/listen/fixed_windows.h"
+#include "service/server/listen/tcp_congestion.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/openssl_command.h"
+#include "tests/support/recorded_log.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -114,12 +117,20 @@ bool IsAnswered(grpc::Channel& channel) {
          grpc::StatusCode::NOT_FOUND;
 }
 
-class ConnectionAcceptorTest : public ServerTest {};
+class ConnectionAcceptorTest : public ServerTest {
+ protected:
+  // It uses the log until it has ended.
+  void TearDown() override { server_.reset(); }
+
+  RecordedLog lines_;
+  LimitedLog failures_{&lines_, [this] { return clock_.Now(); }};
+};
 INSTANTIATE_TEST_SUITE_P(Transports, ConnectionAcceptorTest, ::testing::Values(Transport::kTcp),
                          TransportName);
 
 TEST_P(ConnectionAcceptorTest, BoundsConnectionsOfAClientAndOfAll) {
   ServerOptions options;
+  options.log.failures = &failures_;
   options.max_connections = 5;
   options.max_connections_per_client = 3;
   StartServer(options);
@@ -136,6 +147,10 @@ TEST_P(ConnectionAcceptorTest, BoundsConnectionsOfAClientAndOfAll) {
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(connect("127.0.0.3"));
   EXPECT_FALSE(connect("127.0.0.3"));
   EXPECT_FALSE(connect("127.0.0.4"));
+  EXPECT_THAT(lines_.lines(),
+              ::testing::Contains(
+                  AllOf(HasSubstr(R"(warning "event":"connection refused","client":"127.0.0.2",)"),
+                        HasSubstr("--max-connections-per-client"))));
   EXPECT_EQ(server_->num_connections(), 5U);
   // A connection that ends makes room as soon as gRPC has noticed.
   taken.erase(taken.begin());
@@ -160,6 +175,7 @@ TEST_P(ConnectionAcceptorTest, ConnectionsThatAreGoneAreNotCounted) {
 // gRPC's own bound on the calls of a connection binds only clients that confirm it.
 TEST_P(ConnectionAcceptorTest, AConnectionWithTooManyCallsEnds) {
   ServerOptions options;
+  options.log.failures = &failures_;
   options.max_streams_per_connection = 10;
   StartServer(options);
   const Socket client("127.0.0.2", PortOf(server_->address()));
@@ -171,6 +187,8 @@ TEST_P(ConnectionAcceptorTest, AConnectionWithTooManyCallsEnds) {
   client.Send(Call(kMost));
   client.AwaitEnd();
   EXPECT_TRUE(IsAnswered(*channel_));
+  lines_.Await(
+      R"(warning "event":"connection ended","client":"127.0.0.2","message":"more than 84)");
 }
 
 TEST_P(ConnectionAcceptorTest, AConnectionThatCancelsItsCallsAtOnceEnds) {
@@ -237,6 +255,56 @@ TEST(ServerBoundsTest, ConnectionsFollowFromTheBudget) {
                      HasSubstr(absl::StrCat("at least ", (uint64_t{416} << 20) + 100 * kOfEach)))));
   options.max_streams_per_connection = 20;
   EXPECT_THAT(ServerBounds::Of(options).status(), IsOk());
+}
+
+// Others may have the socket, such as an older server that is still about to end.
+TEST_P(ConnectionAcceptorTest, AServerMayLackItsSocketForAdministrators) {
+  ServerOptions options;
+  options.log.failures = &failures_;
+  options.admin_address = "unix:/nowhere/at/all/admin.sock";
+  const auto refused = Server::Start(options, &clock_, &observer_, &observer_, nullptr).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/nowhere/at/all")));
+  options.may_lack_admin_address = true;
+  StartServer(options);
+  EXPECT_EQ(server_->admin_address(), "");
+  EXPECT_TRUE(IsAnswered(*channel_));
+  ASSERT_FALSE(lines_.lines().empty());
+  EXPECT_EQ(lines_.lines()[0], R"(warning "event":"no socket for administrators","message":")"
+                               "cannot listen on 'unix:/nowhere/at/all/admin.sock': "
+                               R"(No such file or directory")");
+}
+
+TEST(ServerBoundsTest, CallsFollowFromThoseThatMayBeAtWork) {
+  ServerOptions options;
+  options.memory_budget = uint64_t{1} << 44;
+  options.admission = {.max_streams = 10, .max_calls = 21};
+  options.max_health_watches = 9;
+  options.max_streams_per_connection = 3;
+  PH_ASSERT_OK_AND_ASSIGN(ServerBounds bounds, ServerBounds::Of(options));
+  EXPECT_EQ(bounds.connections.most, 2048U);
+  EXPECT_EQ(bounds.connections.most_of_client, 1024U);
+  EXPECT_EQ(bounds.watches.most, 9U);
+  EXPECT_EQ(bounds.watches.most_of_client, 4U);
+  EXPECT_EQ(bounds.open_calls.most, 10U + 21 + 9 + 256);
+  EXPECT_EQ(bounds.open_calls.most_of_client, 5U + 10 + 4 + 128);
+  EXPECT_EQ(bounds.calls_of_connection, 3U);
+  EXPECT_EQ(bounds.connection_calls.most_open, 2U * 3 + 64);
+  EXPECT_EQ(bounds.connection_calls.most_wasted, 2U * 3 + 64);
+  options.admission.max_streams_per_client = 7;
+  options.admission.max_calls_per_client = 8;
+  options.max_connections = 1;
+  PH_ASSERT_OK_AND_ASSIGN(bounds, ServerBounds::Of(options));
+  EXPECT_EQ(bounds.open_calls.most_of_client, 7U + 8 + 4 + 128);
+  EXPECT_EQ(bounds.connections.most_of_client, 1U);
+  // A batch fits a message, with the ids and sizes of its graphs.
+  options.max_message_bytes = 16 << 20;
+  options.streams.max_graphs_per_batch = uint64_t{1} << 40;
+  StreamBounds streams = StreamBoundsOf(options, nullptr);
+  EXPECT_EQ(streams.max_graphs_per_batch, (2U << 20) / (8 + 16 * 4));
+  EXPECT_EQ(streams.max_batch_bytes, (14U << 20) - (1 << 20));
+  options.streams.max_graphs_per_batch = 5;
+  streams = StreamBoundsOf(options, nullptr);
+  EXPECT_EQ(streams.max_graphs_per_batch, 5U);
 }
 
 // Half of a message of the least size is for what stands beside a batch.
@@ -310,6 +378,24 @@ TEST(ListeningSocketsTest, ListensOnEveryAddressOfAHost) {
   const int client = ::socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&target), sizeof(target)), 0);
   ::close(client);
+}
+
+TEST(TcpCongestionTest, IsSetWhereThePortIsListenedOn) {
+  PH_ASSERT_OK_AND_ASSIGN(const ListeningSockets sockets, ListeningSockets::Open("127.0.0.1:0"));
+  const auto algorithm_of = [](const ListeningSockets& of) {
+    char text[64] = "";
+    socklen_t size = sizeof(text);
+    EXPECT_EQ(::getsockopt(of.sockets().front(), IPPROTO_TCP, TCP_CONGESTION, text, &size), 0);
+    return std::string(text);
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(SetTcpCongestion(sockets.address(), "reno"), IsOk());
+  EXPECT_EQ(algorithm_of(sockets), "reno");
+  EXPECT_THAT(SetTcpCongestion(sockets.address(), "none such"),
+              StatusIs(invalid, HasSubstr("'none such': ")));
+  for (const char* address : {"unix:/socket", "nowhere"}) {
+    EXPECT_THAT(SetTcpCongestion(address, "reno"), StatusIs(invalid, HasSubstr("is not TCP")));
+  }
 }
 
 TEST(ListeningSocketsTest, SaysWhyItCannot) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
+#include "service/algorithms/histograms/drift_detector.h"
 #include "service/server/calls/wire_graphs.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/rpc/server_fixture.h"
@@ -113,9 +114,17 @@ class MeetingStore final : public DatasetStore {
   absl::Status Delete(const Target& target) override { return store_.Delete(target); }
   // Goes on for as long as it may.
   absl::StatusOr<VerifyReport> Verify(
-      absl::string_view, absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
     VerifyProgress done;
-    while (progress(done)) done.num_bytes += uint64_t{1} << 20;
+    while (progress(done)) {
+      // Large records, or small ones.
+      if (name == "large") {
+        done.num_bytes += uint64_t{1} << 20;
+      } else {
+        done.num_records += 512;
+      }
+    }
     return absl::CancelledError("given up");
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
@@ -304,6 +313,26 @@ TEST_P(DatasetServiceTest, AChangeOfSizesIsToldWithTheDataSet) {
     EXPECT_EQ(sealed.has_drift(), drifts);
     EXPECT_EQ(sealed.drift().components_size(), drifts ? 2 : 0);
     EXPECT_THAT(Delete("d"), IsOk());
+  }
+}
+
+// Watches keep the last data sets from memory that others could use.
+TEST_P(DatasetServiceTest, AWatchOfSizesEndsWithItsDataSet) {
+  StartWithDatasets();
+  const uint64_t watch_bytes = 2 * DriftDetector::BytesFor(2);
+  for (const bool seals : {true, false}) {
+    ASSERT_THAT(Create(R"pb(name: "d"
+                            schema { components: "nodes" components: "edges" })pb")
+                    .status(),
+                IsOk());
+    ASSERT_THAT(Append("d", NodesOf({1, 2})), IsOk());
+    EXPECT_GE(server_->working_bytes(), watch_bytes);
+    if (seals) {
+      ASSERT_THAT(Seal("d").status(), IsOk());
+      EXPECT_LT(server_->working_bytes(), watch_bytes);
+    }
+    EXPECT_THAT(Delete("d"), IsOk());
+    EXPECT_LT(server_->working_bytes(), watch_bytes);
   }
 }
 
@@ -693,17 +722,27 @@ TEST_P(DatasetServiceTest, ADamagedRecordIsFoundAndTheRestIsSound) {
 
 TEST_P(DatasetServiceTest, AVerificationReportsProgressAndEndsWithItsClient) {
   StartWith(std::make_unique<MeetingStore>(0));
-  grpc::ClientContext context;
-  const auto stream = stub_->VerifyDataset(&context, v1::VerifyDatasetRequest());
-  v1::VerifyDatasetResponse response;
-  uint64_t before = 0;
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(stream->Read(&response));
-    EXPECT_FALSE(response.finished());
-    EXPECT_GT(response.num_bytes(), before);
-    before = response.num_bytes();
+  for (const std::string name : {"large", "small"}) {
+    grpc::ClientContext context;
+    v1::VerifyDatasetRequest request;
+    request.set_name(name);
+    const auto stream = stub_->VerifyDataset(&context, request);
+    v1::VerifyDatasetResponse response;
+    // Not of each record.
+    const uint64_t step = name == "large" ? uint64_t{16} << 20 : 4096;
+    uint64_t before = 0;
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(stream->Read(&response));
+      EXPECT_FALSE(response.finished());
+      const uint64_t now = name == "large" ? response.num_bytes() : response.num_records();
+      EXPECT_GT(now, before);
+      EXPECT_EQ(now % step, 0U);
+      before = now;
+    }
+    context.TryCancel();
+    while (stream->Read(&response)) continue;
+    EXPECT_THAT(ToAbsl(stream->Finish()), StatusIs(absl::StatusCode::kCancelled, _));
   }
-  context.TryCancel();
   observer_.AwaitFinished(Method::kVerifyDataset, absl::StatusCode::kCancelled);
 }
 

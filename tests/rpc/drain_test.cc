@@ -152,11 +152,15 @@ TEST_P(GoawayTest, AConnectionOfAgeIsReplacedAndNoCallIsLost) {
 }
 
 TEST_P(DrainTest, AtTheDeadlineOpenStreamsGetUnavailable) {
-  StartServer();
+  int num_left = 0;
+  ServerOptions options;
+  options.leave_cluster = [&num_left] { ++num_left; };
+  StartServer(options);
   const auto call = OpenPack();
   auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(SizesOf({3, 4}, 0)));
   server_->Drain(absl::ZeroDuration());
+  EXPECT_EQ(num_left, 1);
   EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
 }
 

@@ -8,8 +8,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
+#include "service/access/text_signer.h"
 #include "service/server/calls/wire_graphs.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
@@ -195,6 +199,17 @@ class LoaderServiceTest : public ServerTest {
     if (!status.ok()) return status;
     return response.cursor();
   }
+  v1::Histogram GetHistogram(const std::string& dataset) {
+    v1::GetDatasetRequest request;
+    request.set_name(dataset);
+    request.set_include_histogram(true);
+    grpc::ClientContext context;
+    v1::GetDatasetResponse response;
+    EXPECT_THAT(
+        ToAbsl(v1::DatasetService::NewStub(channel_)->GetDataset(&context, request, &response)),
+        IsOk());
+    return response.histogram();
+  }
   absl::Status DeleteJob(const std::string& job) {
     v1::DeleteJobRequest request;
     request.set_job(job);
@@ -337,6 +352,238 @@ TEST_P(LoaderServiceTest, ThePlanOfALoadedEpochIsFoundByItsReceipt) {
   EXPECT_FALSE(summaries.plan().has_plan());
   *summaries.mutable_plan()->mutable_plan() = found.plan().plan();
   EXPECT_EQ(summaries.SerializeAsString(), found.SerializeAsString());
+}
+
+// Its signatures are the purposes.
+class PurposeSigner final : public TextSigner {
+ public:
+  std::string Sign(absl::string_view purpose, absl::string_view text) const override {
+    return absl::StrCat(purpose, "|", text);
+  }
+  absl::StatusOr<std::string> Verify(absl::string_view purpose,
+                                     absl::string_view signed_text) const override {
+    if (absl::ConsumePrefix(&signed_text, absl::StrCat(purpose, "|"))) {
+      return std::string(signed_text);
+    }
+    return absl::InvalidArgumentError(absl::StrCat(purpose, ": is not signed"));
+  }
+};
+
+TEST_P(LoaderServiceTest, CursorsAndPageTokensAreSigned) {
+  const PurposeSigner signer;
+  ServerOptions options;
+  options.signer = &signer;
+  Start(60, options);
+  const auto is_signed = ::testing::StartsWith("cursor|");
+  const auto is_not_signed =
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(": is not signed"));
+  EXPECT_THAT(GetEpoch(Spec())->start_cursor(), is_signed);
+  LoadCall call(*stub_, Rank(0, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  EXPECT_THAT(call.opened().cursor(), is_signed);
+  EXPECT_THAT(call.opened().epoch().start_cursor(), is_signed);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::AcknowledgeResponse done,
+                          Acknowledge(call, {call.ReadBatch().batch().id()}));
+  EXPECT_THAT(done.cursor(), is_signed);
+  EXPECT_THAT(ReportStep(call, 1).value(), is_signed);
+  v1::LoadRequest again = Rank(0, 1);
+  again.set_cursor(done.cursor().substr(done.cursor().find('|') + 1));
+  EXPECT_THAT(StatusOfLoad(again), is_not_signed);
+  EXPECT_THAT(GetEpoch(again), is_not_signed);
+  again.set_cursor(done.cursor());
+  again.set_attempt("2");
+  EXPECT_EQ(GetEpoch(again)->share().num_batches_before(), 1U);
+  EXPECT_THAT(StatusOfLoad(again), IsOk());
+  v1::LoadRequest evaluation;
+  *evaluation.mutable_epoch() = Spec();
+  evaluation.mutable_epoch()->clear_job();
+  evaluation.mutable_evaluation();
+  LoadCall pass(*stub_, evaluation);
+  ASSERT_TRUE(pass.Read());
+  EXPECT_THAT(pass.opened().epoch().start_cursor(), is_signed);
+
+  evaluation = Rank(0, 1);
+  evaluation.mutable_epoch()->set_job("another");
+  ASSERT_THAT(StatusOfLoad(evaluation), IsOk());
+  v1::ListJobsRequest jobs;
+  jobs.set_page_size(1);
+  v1::ListJobsResponse listed;
+  const auto list = [&] {
+    grpc::ClientContext context;
+    return ToAbsl(stub_->ListJobs(&context, jobs, &listed));
+  };
+  ASSERT_THAT(list(), IsOk());
+  EXPECT_EQ(listed.next_page_token(), "page_token of ListJobs|another");
+  jobs.set_page_token(listed.next_page_token());
+  ASSERT_THAT(list(), IsOk());
+  EXPECT_EQ(listed.jobs(0).job(), "job");
+  jobs.set_page_token("another");
+  EXPECT_THAT(list(), is_not_signed);
+  jobs.set_page_token("page_token of ListJobs|a b");
+  EXPECT_THAT(list(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               "page_token: is not one that ListJobs has given"));
+
+  ASSERT_THAT(datasets_->Create("other", LoadedSchema(), DatasetOptions()), IsOk());
+  v1::ListDatasetsRequest datasets;
+  datasets.set_page_size(1);
+  v1::ListDatasetsResponse page;
+  const auto list_datasets = [&] {
+    grpc::ClientContext context;
+    return ToAbsl(v1::DatasetService::NewStub(channel_)->ListDatasets(&context, datasets, &page));
+  };
+  ASSERT_THAT(list_datasets(), IsOk());
+  EXPECT_EQ(page.next_page_token(), "page_token of ListDatasets|graphs");
+  datasets.set_page_token(page.next_page_token());
+  ASSERT_THAT(list_datasets(), IsOk());
+  EXPECT_EQ(page.datasets(0).name(), "other");
+  EXPECT_EQ(page.next_page_token(), "");
+  datasets.set_page_token("graphs");
+  EXPECT_THAT(list_datasets(), is_not_signed);
+}
+
+// Graphs that exceed the limits are in no batch, and so not in the plan.
+TEST_P(LoaderServiceTest, AnEpochIsPlannedAgainFromItsDataSet) {
+  Start();
+  v1::LoadRequest load = Rank(0, 1);
+  load.mutable_epoch()->mutable_rank_groups(0)->mutable_shapes(0)->mutable_capacities(2)->set_rows(
+      7);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, GetEpoch(load.epoch()));
+  ASSERT_GT(epoch.num_rejected(), 0U);
+  const auto stub = v1::ReceiptService::NewStub(channel_);
+  v1::ReplanRequest request;
+  const auto replan = [&](v1::ReplanResponse& response) {
+    grpc::ClientContext context;
+    return ToAbsl(stub->Replan(&context, request, &response));
+  };
+  v1::ReplanResponse response;
+  EXPECT_THAT(replan(response), StatusIs(absl::StatusCode::kInvalidArgument, "receipt: is empty"));
+  request.set_receipt(epoch.receipt());
+  // Nobody has loaded it yet.
+  EXPECT_THAT(replan(response), StatusIs(absl::StatusCode::kNotFound, HasSubstr("receipt")));
+  request.set_dataset("graphs");
+  ASSERT_THAT(replan(response), IsOk());
+  const v1::PlanSummary& best = response.plan().best();
+  EXPECT_EQ(best.packs(), epoch.num_batches());
+  EXPECT_EQ(best.receipt(), epoch.receipt());
+  EXPECT_EQ(response.plan().summaries_size(), 1);
+  EXPECT_EQ(response.plan().summaries(0).SerializeAsString(), best.SerializeAsString());
+  EXPECT_EQ(response.job(), "");
+  request.set_dataset("none");
+  EXPECT_THAT(replan(response), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
+  request.set_histogram_name("none");
+  EXPECT_THAT(replan(response), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
+  request.mutable_histogram()->add_components("atoms");
+  EXPECT_THAT(replan(response),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("receipt '", epoch.receipt(),
+                                    "': is for sizes of 2 components, these have 1")));
+  request.mutable_histogram()->set_counts("123");
+  EXPECT_THAT(replan(response),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("histogram.counts: 3 bytes")));
+  *request.mutable_histogram() = GetHistogram("graphs");
+  request.mutable_warm_start()->set_tuples("123");
+  EXPECT_THAT(replan(response), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("warm_start.tuples: 3 bytes")));
+}
+
+TEST_P(LoaderServiceTest, BatchesAreMadeAgainOrItIsSaidWhyNot) {
+  Start();
+  const auto stub = v1::ReceiptService::NewStub(channel_);
+  const auto rebuild = [&](const v1::RebuildBatchesRequest& request,
+                           std::vector<v1::RebuildBatchesResponse>* told = nullptr) {
+    grpc::ClientContext context;
+    const auto stream = stub->RebuildBatches(&context, request);
+    v1::RebuildBatchesResponse response;
+    while (stream->Read(&response)) {
+      if (told != nullptr) told->push_back(response);
+    }
+    return ToAbsl(stream->Finish());
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  v1::RebuildBatchesRequest request;
+  request.set_job("a job");
+  EXPECT_THAT(rebuild(request), StatusIs(kInvalid, HasSubstr("job: 'a job'")));
+  request.set_job("job");
+  request.set_epoch(2);
+  EXPECT_THAT(rebuild(request), StatusIs(absl::StatusCode::kNotFound, "job 'job': has no epochs"));
+  std::vector<v1::LoadedBatch> batches;
+  {
+    LoadCall call(*stub_, Rank(0, 1, 1000));
+    ASSERT_THAT(call.Open(), IsOk());
+    for (uint64_t i = 0; i < call.opened().num_steps(); ++i) batches.push_back(call.ReadBatch());
+  }
+  EXPECT_THAT(rebuild(request), StatusIs(kInvalid, "numbers: 0 batches, must be 1 to 1024"));
+  for (int i = 0; i < 1025; ++i) request.add_numbers(0);
+  EXPECT_THAT(rebuild(request), StatusIs(kInvalid, "numbers: 1025 batches, must be 1 to 1024"));
+  request.clear_numbers();
+  request.add_numbers(1);
+  request.add_numbers(batches.size());
+  EXPECT_THAT(
+      rebuild(request),
+      StatusIs(absl::StatusCode::kOutOfRange,
+               absl::StrCat("numbers: batch ", batches.size(), ": epoch 2 has ", batches.size(),
+                            " batches, numbered from 0; batches of padding alone come "
+                            "after them, and are not made again")));
+  request.set_numbers(1, 0);
+  for (const bool has_job : {true, false}) {
+    v1::RebuildBatchesRequest named = request;
+    *named.mutable_words() = Spec();
+    if (has_job) {
+      named.mutable_words()->clear_epoch();
+    } else {
+      named.mutable_words()->clear_job();
+    }
+    EXPECT_THAT(rebuild(named),
+                StatusIs(kInvalid, "words: have no job and no epoch, the request has them"));
+  }
+  std::vector<v1::RebuildBatchesResponse> told;
+  ASSERT_THAT(rebuild(request, &told), IsOk());
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[0].opened().epoch().dataset(), "graphs");
+  EXPECT_EQ(told[0].opened().schema().tensors_size(), 2);
+  EXPECT_FALSE(told[0].has_words_of_epoch());
+  for (const size_t i : {0, 1}) {
+    batches[i].mutable_batch()->clear_step();  // Of workers.
+    EXPECT_EQ(told[2 - i].batch().batch().SerializeAsString(),
+              batches[i].batch().SerializeAsString());
+  }
+  // Of an epoch that nobody has loaded, by the words of the one beside it, or by its own.
+  request.set_epoch(3);
+  told.clear();
+  ASSERT_THAT(rebuild(request, &told), IsOk());
+  EXPECT_EQ(told.at(0).words_of_epoch(), 2U);
+  EXPECT_EQ(told.at(1).batch().batch().epoch(), 3U);
+  const std::string third = told.at(1).batch().SerializeAsString();
+  *request.mutable_words() = Spec();
+  request.mutable_words()->clear_job();
+  request.mutable_words()->clear_epoch();
+  told.clear();
+  ASSERT_THAT(rebuild(request, &told), IsOk());
+  EXPECT_FALSE(told.at(0).has_words_of_epoch());
+  EXPECT_EQ(told.at(1).batch().SerializeAsString(), third);
+}
+
+TEST_P(LoaderServiceTest, LongWordsAreNotKept) {
+  Start();
+  v1::LoadRequest large = Rank(0, 1);
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    v1::GraphIdRange& range = *large.mutable_epoch()->mutable_subset()->add_ranges();
+    range.set_first(i < 30 ? kFirstId + i : 1'000'000 + 2 * i);
+    range.set_count(1);
+  }
+  ASSERT_THAT(StatusOfLoad(large), IsOk());
+  v1::RebuildBatchesRequest request;
+  request.set_job("job");
+  request.set_epoch(3);
+  request.add_numbers(0);
+  grpc::ClientContext context;
+  const auto stream = v1::ReceiptService::NewStub(channel_)->RebuildBatches(&context, request);
+  v1::RebuildBatchesResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_THAT(ToAbsl(stream->Finish()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "epoch 2 of job 'job': its words are not kept (they take more than 65536 "
+                       "bytes): give them"));
 }
 
 TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -18,6 +19,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/dynamic_message.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "packhouse/v1/admin.grpc.pb.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
@@ -544,6 +546,78 @@ TEST_P(RightsTest, ReceiptsOpenNoOtherDoor) {
                 StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("on job 'jobs/job'")))
         << principal;
   }
+}
+
+TEST_P(RightsTest, WhatNamespacesUseOfTheirQuotasIsTold) {
+  const Quotas all = {.disk_bytes = uint64_t{1} << 30,
+                      .datasets = 11,
+                      .source_graphs = 12,
+                      .histograms = 13,
+                      .epochs = 14,
+                      .streams = 15,
+                      .pending_bytes = 16'000,
+                      .planning = 0.5};
+  Quotas idle;
+  idle.datasets = 2;
+  authorizer_.Set(std::make_shared<const Policy>(
+      *Policy::Create({{{"operator"}, Role::kAdmin, {"*"}}}, {{"own", all}, {"idle", idle}})));
+  StartServer(options_);
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          GraphSchema::Create(*SizeSchema::Create({"nodes"}), {}));
+  for (const std::string name : {"own/a", "own/b", "zone/c"}) {
+    ASSERT_THAT(datasets_->Create(name, schema, {}), IsOk());
+  }
+  Random random(1);
+  const GraphChunk chunk = RandomChunk(random, &schema, 20, 9, 0);
+  ASSERT_THAT(datasets_->Append("own/a", chunk, {}, std::nullopt), IsOk());
+  const uint64_t bytes = datasets_->Get("own/a")->num_bytes;
+  ASSERT_GT(bytes, 0U);
+  grpc::ClientContext merging;
+  merging.AddMetadata("authorization", "operator");
+  v1::MergeHistogramRequest merge;
+  merge.set_histogram("own/h");
+  merge.mutable_addend()->add_components("nodes");
+  v1::MergeHistogramResponse merged;
+  ASSERT_THAT(
+      ToAbsl(v1::HistogramService::NewStub(channel_)->MergeHistogram(&merging, merge, &merged)),
+      IsOk());
+  // A stream that counts in it, and holds a graph.
+  PackCall call;
+  call.context.AddMetadata("authorization", "operator");
+  call.stub = v1::PackingService::NewStub(channel_);
+  call.stream = call.stub->Pack(&call.context);
+  v1::PackRequest open = OpenSizes(10);
+  open.mutable_open()->set_histogram("own/sizes");
+  ASSERT_TRUE(call.stream->Write(open));
+  v1::PackResponse opened;
+  ASSERT_TRUE(call.stream->Read(&opened));
+  ASSERT_TRUE(call.stream->Write(SizesOf({3}, 0)));
+  while (server_->pending_bytes() == 0) std::this_thread::yield();
+
+  std::vector<std::string> told;
+  // While it takes long, the last ones.
+  std::vector<QuotaReading> quotas;
+  while (quotas.empty()) quotas = server_->recent_quotas();
+  for (const QuotaReading& each : quotas) {
+    told.push_back(absl::StrCat(each.where, " ", each.quota, " ", each.used, "/", each.limit));
+  }
+  EXPECT_THAT(
+      told, ElementsAre("idle datasets 0/2", absl::StrCat("own disk_bytes ", bytes, "/1.07374e+09"),
+                        "own datasets 2/11", "own source_graphs 0/12", "own histograms 2/13",
+                        "own epochs 0/14", "own streams 1/15",
+                        absl::StrCat("own pending_bytes ", server_->pending_bytes(), "/16000"),
+                        "own planning 0/0.5"));
+  grpc::ClientContext asking;
+  asking.AddMetadata("authorization", "operator");
+  v1::GetServerResponse server;
+  ASSERT_THAT(ToAbsl(v1::AdminService::NewStub(channel_)->GetServer(&asking, {}, &server)), IsOk());
+  ASSERT_EQ(server.quotas_size(), 9);
+  EXPECT_EQ(server.quotas(2).ShortDebugString(),
+            R"(namespace: "own" quota: "datasets" used: 2 limit: 11)");
+  // Its place is given back to what ends before the server.
+  call.context.TryCancel();
+  EXPECT_EQ(call.stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  server_ = nullptr;
 }
 
 // What the page's calls say about their viewers counts within the process only.
