@@ -33,8 +33,17 @@ TEST(ArrayTest, RowsMustBeAsManyAsTheShapeHas) {
     ArraySource array = MadeArray<int64_t>("a", DType::kInt64, given, [](uint64_t i) { return i; });
     array.header.shape = {3};
     StringSink sink;
-    EXPECT_THAT(WriteRows(array, sink),
-                StatusIs(absl::StatusCode::kInternal, HasSubstr("the 24 bytes of its shape")));
+    EXPECT_EQ(WriteRows(array, sink),
+              absl::InternalError(absl::StrCat("array 'a' gives ", given < 3 ? "fewer" : "more",
+                                               " than the 24 bytes of its shape")));
+    array.header.shape.assign(33, 1);
+    const absl::Status refused =
+        absl::InvalidArgumentError("array 'a' has 33 dimensions, at most 32");
+    StringSink none;
+    EXPECT_EQ(WriteRows(array, none), refused);
+    EXPECT_EQ(WriteNpyFile(array, none), refused);
+    EXPECT_EQ(WriteSafetensorsFile({array}, none), refused);
+    EXPECT_EQ(none.bytes(), "");
   }
   const uint64_t large = uint64_t{1} << 62;
   EXPECT_THAT(ArrayBytes({"big", DType::kInt64, {0, large}}),
@@ -159,6 +168,9 @@ TEST(SafetensorsFileTest, ArraysMustTileTheRows) {
   };
   EXPECT_THAT(one("I8", "[0,2]"), IsOk());
   EXPECT_THAT(one("C8", "[0,2]"), refused("array 'a': dtype 'C8' is not known"));
+  EXPECT_EQ(read(R"({"a":{"dtype":"I8","shape":[9223372036854775808],"data_offsets":[0,2]}})", "xy")
+                .status(),
+            absl::InvalidArgumentError("array 'a': array 'a' has more than 2^63 - 1 bytes"));
   for (const std::string offsets : {"[0]", "[0,2,4]", "[2,0]", "[0,1]", "[0,3]"}) {
     EXPECT_THAT(one("I8", offsets), refused("data_offsets must be two, 2 bytes apart")) << offsets;
   }
@@ -173,6 +185,10 @@ TEST(SafetensorsFileTest, ArraysMustTileTheRows) {
       WriteSafetensorsFile(
           {MadeArray<int8_t>("__metadata__", DType::kInt8, 1, [](uint64_t) { return 0; })}, none),
       refused("reserved"));
+  EXPECT_EQ(WriteSafetensorsFile(
+                {MadeArray<int8_t>("\xff", DType::kInt8, 1, [](uint64_t) { return 0; })}, none),
+            absl::InvalidArgumentError("a name is not UTF-8"));
+  EXPECT_EQ(none.bytes(), "");
 }
 
 TEST(SafetensorsFileTest, HeadIsTheFormatsAndDamageIsRefused) {

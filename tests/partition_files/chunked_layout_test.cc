@@ -64,6 +64,12 @@ TEST(ChunkedLayoutTest, WhatDoesNotFitIsNamed) {
               refused("num_nodes_per_chunk must be a list of 2 lists"));
   EXPECT_THAT(with("\"num_edges_per_type\": [", "\"num_edges_per_type\": [4, "),
               refused("num_edges_per_type has 2 numbers, must have 1"));
+  ChunkedGraph twice = SmallChunked();
+  twice.edge_types.push_back(twice.edge_types[0]);
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text_of_twice, WriteChunkedMetadata(twice));
+  EXPECT_EQ(ReadChunkedMetadata(text_of_twice).status(),
+            absl::InvalidArgumentError("edge type 'b:r:a' must be source:relation:target of node "
+                                       "types, and there once"));
   for (const std::string edge_type : {"b:r", "b:r:a:a", "c:r:a", "r"}) {
     EXPECT_THAT(with("b:r:a", edge_type), refused("edge type '" + edge_type + "' must be"));
   }

@@ -13,6 +13,7 @@
 #include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/partition_files/random_arrays.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -71,6 +72,21 @@ std::string RandomGraphFile(Random& random) {
   return sink.bytes();
 }
 
+// Two nodes and three edges in all forms.
+DglGraphSource InAllForms() {
+  const auto ids = [](const std::string& name, uint64_t count) {
+    return MadeArray<int64_t>(name, DType::kInt64, count, [](uint64_t) { return 0; });
+  };
+  DglGraphSource graph;
+  graph.num_nodes = 2;
+  graph.coo = DglCooSource{ids("s", 3), ids("t", 3), true, false};
+  graph.csr = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
+  graph.csc = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
+  graph.node_data.push_back(ids("inner_node", 2));
+  graph.edge_data.push_back(ids("inner_edge", 3));
+  return graph;
+}
+
 TEST(DglTensorFileTest, GivesBackWhatWasWritten) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     Random random(seed);
@@ -107,6 +123,7 @@ TEST(DglFilesTest, ErrorsOfSinksAreTold) {
   PH_ASSERT_OK_AND_ASSIGN(const DglGraphView view, ReadDglGraphFile(file));
   const DglGraphSource graph = SourceOfGraph(view);
   ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteDglGraphFile(graph, sink); });
+  ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteDglGraphFile(InAllForms(), sink); });
   ExpectSinkErrorsAreTold(
       [&](ByteSink& sink) { return WriteDglTensorFile(graph.node_data, sink); });
 }
@@ -125,22 +142,96 @@ TEST(DglGraphFileTest, GivesBackWhatWasWritten) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in no form")));
 }
 
-// Two nodes and three edges in all forms, and a file of them after `change`.
+// Of a file of these after `change`.
 absl::Status ReadChanged(const std::function<void(DglGraphSource&)>& change) {
-  const auto ids = [](const std::string& name, uint64_t count) {
-    return MadeArray<int64_t>(name, DType::kInt64, count, [](uint64_t) { return 0; });
-  };
-  DglGraphSource graph;
-  graph.num_nodes = 2;
-  graph.coo = DglCooSource{ids("s", 3), ids("t", 3), true, false};
-  graph.csr = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
-  graph.csc = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
-  graph.node_data.push_back(ids("inner_node", 2));
-  graph.edge_data.push_back(ids("inner_edge", 3));
+  DglGraphSource graph = InAllForms();
   change(graph);
   StringSink sink;
   EXPECT_THAT(WriteDglGraphFile(graph, sink), IsOk());
   return ReadDglGraphFile(sink.bytes()).status();
+}
+
+// What is said of each cut and of each changed byte of a file in all forms.
+TEST(DglGraphFileTest, EveryByteIsReadOrNamed) {
+  DglGraphSource graph = InAllForms();
+  graph.coo->targets_ascend = true;
+  StringSink sink;
+  ASSERT_THAT(WriteDglGraphFile(graph, sink), IsOk());
+  const std::string& file = sink.bytes();
+  Fingerprint fingerprint;
+  fingerprint.AddAll(file);
+  size_t num_refused = 0;
+  const auto read = [&](absl::string_view changed) {
+    const absl::Status status = ReadDglGraphFile(changed).status();
+    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+    num_refused += status.ok() ? 0 : 1;
+    fingerprint.AddAll(status.message());
+  };
+  for (size_t size = kDglHeadBytes; size < file.size(); ++size) {
+    read(absl::string_view(file).substr(0, size));
+  }
+  EXPECT_EQ(num_refused, file.size() - kDglHeadBytes);
+  for (size_t at = kDglHeadBytes; at < file.size(); ++at) {
+    for (const int bit : {1, 128}) {
+      std::string damaged = file;
+      damaged[at] = static_cast<char>(damaged[at] ^ bit);
+      read(damaged);
+    }
+  }
+  EXPECT_EQ(fingerprint.value(), 10931081226021012180U);
+}
+
+TEST(DglGraphFileTest, EdgesOfPairsHaveAnIdEachOrNone) {
+  StringSink sink;
+  ASSERT_THAT(WriteDglGraphFile(InAllForms(), sink), IsOk());
+  const std::string& file = sink.bytes();
+  const auto bytes_of = [](uint64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  // Behind its mark and numbers of nodes, two arrays of three ids, the head of another and its
+  // extent and bytes.
+  const size_t coo = file.find(bytes_of(kDglCoo));
+  const size_t extent = coo + 24 + 2 * 72 + 32;
+  for (const uint64_t count : {1, 3}) {
+    std::string with_ids = file;
+    with_ids.replace(extent, 16, bytes_of(count) + bytes_of(8 * count));
+    with_ids.insert(extent + 16, std::string(8 * count, '\0'));
+    EXPECT_EQ(ReadDglGraphFile(with_ids).status(),
+              count == 3 ? absl::OkStatus()
+                         : absl::InvalidArgumentError(
+                               absl::StrCat("at byte ", extent + 16 + 8 * count,
+                                            ": edges must have no elements or one an edge")));
+  }
+  std::string most = file;
+  most.replace(coo + 16, 8, bytes_of(INT64_MAX));
+  EXPECT_EQ(ReadDglGraphFile(most).status(),
+            absl::InvalidArgumentError(
+                absl::StrCat("at byte ", coo + 24, ": 9223372036854775807 nodes")));
+}
+
+// Nothing is written of a graph that cannot be read again.
+TEST(DglGraphFileTest, ArraysAreCheckedBeforeTheFirstByte) {
+  ArraySource deep = MadeArray<int64_t>("deep", DType::kInt64, 1, [](uint64_t) { return 0; });
+  deep.header.shape.assign(33, 1);
+  for (const bool nodes : {true, false}) {
+    for (const bool twice : {true, false}) {
+      DglGraphSource graph = InAllForms();
+      std::vector<ArraySource>& data = nodes ? graph.node_data : graph.edge_data;
+      data.push_back(twice ? data[0] : deep);
+      StringSink none;
+      EXPECT_EQ(WriteDglGraphFile(graph, none),
+                absl::InvalidArgumentError(twice ? absl::StrCat("array '",
+                                                                nodes ? "inner_node" : "inner_edge",
+                                                                "' is there twice")
+                                                 : "array 'deep' has 33 dimensions, at most 32"));
+      EXPECT_EQ(none.bytes(), "");
+    }
+  }
+  DglGraphSource graph = InAllForms();
+  graph.csr->offsets = deep;
+  StringSink sink;
+  EXPECT_EQ(WriteDglGraphFile(graph, sink),
+            absl::InvalidArgumentError("array 'deep' has 33 dimensions, at most 32"));
 }
 
 TEST(DglGraphFileTest, CountsThatDisagreeAreRefused) {

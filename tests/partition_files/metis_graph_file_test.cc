@@ -84,6 +84,7 @@ TEST(MetisGraphFileTest, WhatMetisDoesNotNoticeIsNamed) {
   refused("2 1 010\n2\n1\n", "two for each of the head's 1 edges");
   EXPECT_THAT(ReadMetisGraph("2 1 001 1\n2 1\n1 1\n"), IsOk());
   refused("2 1 010 1024\n1 2\n1 1\n", "line 2: a vertex weight is ''");
+  refused("2 1 100\nx 2\n1 1\n", "line 2: a vertex size is 'x', must be a whole number");
   refused("2 1 001 2\n2 1\n1 1\n", "ncon is 2");
   refused("2 1 001\n2 0\n1 0\n", "an edge weight is 0");
   refused("2 1 001\n2\n1\n", "an edge weight is ''");

@@ -168,6 +168,28 @@ TEST(ParmetisConverterTest, ErrorsOfSinksAreTold) {
   }
 }
 
+// A part may be without nodes, also the first or the last, and a graph without types of edges.
+TEST(ParmetisConverterTest, APartMayBeEmpty) {
+  for (const uint64_t empty : {0, 1}) {
+    Texts texts;
+    texts.schema = R"({"nid": {"a": [0, 2]}, "eid": {}})";
+    texts.nodes[empty].clear();
+    texts.nodes[1 - empty] = "0 0 1 0 5\n1 0 1 1 6\n";
+    texts.edges = {"", ""};
+    texts.removed.clear();
+    PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
+    EXPECT_EQ(converter.Json("g", "metis").num_edges, 0U);
+    for (const uint64_t number : {0, 1}) {
+      PH_ASSERT_OK_AND_ASSIGN(const ConvertedPart part, converter.PartOf(number));
+      EXPECT_EQ(part.num_inner, number == empty ? 0U : 2U);
+      const std::vector<ArraySource> features = converter.NodeFeatures(part);
+      ASSERT_EQ(features.size(), 1U);
+      EXPECT_EQ(features[0].header.shape, (std::vector<uint64_t>{part.num_inner, 1}));
+      EXPECT_TRUE(converter.EdgeFeatures(part).empty());
+    }
+  }
+}
+
 // All arrays of both parts, and of one part that has everything.
 TEST(ParmetisConverterTest, GraphsHaveTheseArrays) {
   using Arrays = std::map<std::string, std::vector<int64_t>>;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/support/status_matchers.h"
 
@@ -108,6 +109,8 @@ TEST(ParmetisRowsTest, PartsMayComeInAnyOrder) {
   StringSink sink;
   EXPECT_THAT(WriteParmetisParts({2, 0}, sink), IsOk());
   EXPECT_EQ(sink.bytes(), "0 2\n1 0\n");
+  const std::vector<uint32_t> many(30'000, 7);
+  ExpectSinkErrorsAreTold([&](ByteSink& failing) { return WriteParmetisParts(many, failing); });
   refused("1 3\n0 0\n", 2, "line 1: a part is '3'");
   refused("2 0\n0 0\n", 2, "line 1: a node is '2'");
   refused("0 0\n", uint64_t{1} << 60, "the file has 4 bytes");

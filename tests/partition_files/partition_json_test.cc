@@ -34,6 +34,9 @@ TEST(PartitionJsonTest, GivesBackWhatWasWritten) {
   PH_ASSERT_OK_AND_ASSIGN(const PartitionJson got, ReadPartitionJson(text));
   // Types keep their numbers, which need not be alphabetical.
   EXPECT_EQ(got, json);
+  PartitionJson named = json;
+  named.graph_name = "\xff";
+  EXPECT_EQ(WritePartitionJson(named).status(), absl::InvalidArgumentError("a name is not UTF-8"));
 }
 
 TEST(PartitionJsonTest, RangesThatDoNotTileAreRefused) {
@@ -67,7 +70,7 @@ TEST(PartitionJsonTest, FieldsAreChecked) {
   };
   EXPECT_THAT(with("part0/graph.dgl", "../graph.dgl"), refused("within the folder"));
   EXPECT_THAT(with("part0/graph.dgl", "/graph.dgl"), refused("within the folder"));
-  for (const std::string path : {"", "..", "part0/../graph.dgl", "part0/.."}) {
+  for (const std::string path : {"", "..", "part0/../graph.dgl", "part0/..", "part0\\u0000"}) {
     EXPECT_THAT(with("part0/graph.dgl", path), refused("within the folder")) << path;
   }
   EXPECT_THAT(with("part0/graph.dgl", "part0/..graph.dgl"), IsOk());

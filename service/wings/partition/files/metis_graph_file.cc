@@ -20,7 +20,7 @@ absl::StatusOr<MetisGraphHead> ParseHead(absl::string_view line) {
   PH_ASSIGN_OR_RETURN(head.num_edges, fields.Number("the number of edges", UINT64_MAX / 2));
   if (fields.AtEnd()) return head;
   const absl::string_view form = fields.Word();
-  if (form.empty() || form.size() > 3 || form.find_first_not_of("01") != absl::string_view::npos) {
+  if (form.size() > 3 || form.find_first_not_of("01") != absl::string_view::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("fmt is ", Quoted(form), ", must be up to three digits 0 or 1"));
   }

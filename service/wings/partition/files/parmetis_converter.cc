@@ -394,12 +394,12 @@ DglGraphSource ParmetisConverter::Graph(const ConvertedPart& part) const {
 
 std::vector<ArraySource> ParmetisConverter::NodeFeatures(const ConvertedPart& part) const {
   std::vector<ArraySource> arrays;
-  const std::vector<uint64_t>& counts = node_counts_[OwnerOf(part.first_node)];
+  const uint64_t owner = OwnerOf(part.first_node);
   uint64_t first = 0;
   const std::vector<ParmetisType>& types = files_.schema.node_types;
   // A part without nodes has no owner of its first one: its counts are all 0.
   for (size_t type = 0; type < types.size(); ++type) {
-    const uint64_t rows = part.num_inner == 0 ? 0 : counts[type];
+    const uint64_t rows = part.num_inner == 0 ? 0 : node_counts_[owner][type];
     if (node_columns_[type].value_or(0) > 0) {
       arrays.push_back(AttributeRows(
           {absl::StrCat(types[type].name, "/feat"),
