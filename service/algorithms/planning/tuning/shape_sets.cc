@@ -133,34 +133,6 @@ class RoomFiller {
   std::vector<uint32_t> smallest_;
 };
 
-bool PatternFits(const PackingPlan& plan, const Pattern& pattern,
-                 absl::Span<const uint64_t> capacities) {
-  std::vector<uint64_t> rows(capacities.size(), 0);
-  for (const auto& [tuple, copies] : pattern.entries) {
-    for (size_t k = 0; k < plan.num_components; ++k) {
-      rows[k] += uint64_t{plan.tuple(tuple)[k]} * copies;
-    }
-    rows.back() += copies;
-  }
-  for (size_t k = 0; k < rows.size(); ++k) {
-    if (rows[k] > capacities[k]) return false;
-  }
-  return true;
-}
-
-// Moves each pack to the last shape that takes it.
-void MoveToLastShapes(std::vector<ShapePacks>& shapes) {
-  for (size_t s = 0; s + 1 < shapes.size(); ++s) {
-    std::vector<Pattern> stay;
-    for (Pattern& pattern : shapes[s].plan.patterns) {
-      size_t last = shapes.size() - 1;
-      while (last != s && !PatternFits(shapes[s].plan, pattern, shapes[last].capacities)) --last;
-      (last == s ? stay : shapes[last].plan.patterns).push_back(std::move(pattern));
-    }
-    shapes[s].plan.patterns = std::move(stay);
-  }
-}
-
 // Fills in the graphs of each shape. Checks that every graph is in one pack, and every pack within
 // its shape.
 absl::Status CountGraphs(const SizeHistogram& histogram, std::vector<ShapePacks>& shapes) {
@@ -322,7 +294,6 @@ absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
     }
     if (budget.cancelled()) return budget.Refusal();
   }
-  MoveToLastShapes(result);
   PH_RETURN_IF_ERROR(CountGraphs(histogram, result));
   return result;
 }

@@ -32,7 +32,7 @@ struct ShapePacks {
 // Packs a histogram for several shapes. One of them must take each graph, and none should take all
 // that an earlier one takes. From the first shape to the last, it plans the graphs that no later
 // shape takes with as few packs as possible, and fills the room that is left with other graphs, the
-// hardest first. Then each pack goes to the last shape that takes it.
+// hardest first. So each pack is in the last shape that takes it.
 //
 // Every graph is in exactly one pack of one shape, and no pack exceeds its shape; verified. A shape
 // may have no packs. `options` are for each plan; a plan takes no more steps than `budget` has
