@@ -15,7 +15,9 @@
 #include "service/algorithms/graphs/graph_chunk.h"
 #include "service/algorithms/graphs/graph_schema.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/base/checksum.h"
 #include "service/engine/epochs/epoch_request.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
@@ -42,6 +44,17 @@ inline void ExpectOneShapeOnly(const std::string& what, EpochRequest& request,
                          what + ": only with one rank group, and one shape of given limits"));
   }
   request.rank_groups = {one};
+}
+
+// Of the graphs of each batch, in their order.
+inline uint32_t ChecksumOfGraphs(const LoadableEpoch& epoch) {
+  std::string ids;
+  for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
+    const BuiltBatch built = epoch.Build(b).value();
+    for (const uint64_t id : built.batch.graph_ids) ids += std::to_string(id) + " ";
+    ids += "\n";
+  }
+  return Crc32c(ids);
 }
 
 // Nodes and edges; `x` a byte a node, `edge_index` of edges into nodes, `y` a number a graph.

@@ -15,7 +15,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::vector<uint64_t> Queue(const Dealing& dealing, uint32_t queue) {
@@ -124,28 +123,53 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
 }
 
 TEST(DealingTest, Refuses) {
-  EXPECT_THAT(Dealing::Create({0}, {}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must begin with 0")));
-  EXPECT_THAT(Dealing::Create({0, 5, 4}, {}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ascend")));
-  EXPECT_THAT(Dealing::Create({0, uint64_t{1} << 32}, {}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4294967296 batches")));
+  const auto refused = [](std::vector<uint64_t> first_batches, Sharing sharing = {},
+                          const BatchSet& done = {}) {
+    return Dealing::Create(first_batches, done, std::move(sharing)).status();
+  };
+  const absl::Status malformed = absl::InvalidArgumentError(
+      "first_batches: must begin with 0, ascend, and end with the number of batches");
+  EXPECT_EQ(refused({0}), malformed);
+  EXPECT_EQ(refused({}), malformed);
+  EXPECT_EQ(refused({1, 5}), malformed);
+  EXPECT_EQ(refused({0, 5, 4}), malformed);
+  constexpr uint64_t kMost = ~uint32_t{0};
+  BatchSet all;
+  all.InsertRun({0, kMost});
+  EXPECT_EQ(refused({0, kMost}, {}, all), absl::OkStatus());
+  EXPECT_EQ(refused({0, kMost + 1}),
+            absl::InvalidArgumentError("first_batches: 4294967296 batches, at most 2^32 - 1"));
   Sharing sharing;
   sharing.rank_group_of_rank = {0, 2};
-  EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, sharing),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1: of rank group 2")));
-  EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, Sharing::Ranked(2)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("rank group 1: has 1 batches left, and no rank takes them")));
-  EXPECT_THAT(Dealing::Create({0, 1, 2}, BatchSet::Of({1}), Sharing::Ranked(2)), IsOk());
-  EXPECT_THAT(Dealing::Create({0, 1}, {}, Sharing::Ranked(65537)),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
-  EXPECT_THAT(Dealing::QueueLength({0, 1, 2}, {}, {}, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("queue 2: there are 2")));
-  EXPECT_THAT(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(3), 3),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("queue 3: there are 3")));
-  EXPECT_THAT(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(65537), 0),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
+  EXPECT_EQ(refused({0, 1, 2}, sharing),
+            absl::InvalidArgumentError("rank 1: of rank group 2, the epoch has 2 rank groups"));
+  EXPECT_EQ(
+      refused({0, 1, 2}, Sharing::Ranked(2)),
+      absl::FailedPreconditionError("rank group 1: has 1 batches left, and no rank takes them"));
+  EXPECT_EQ(refused({0, 1, 2}, Sharing::Ranked(2), BatchSet::Of({1})), absl::OkStatus());
+  const absl::Status too_many = absl::InvalidArgumentError("ranks: 65537, at most 65536");
+  EXPECT_EQ(refused({0, 1}, Sharing::Ranked(65536)), absl::OkStatus());
+  EXPECT_EQ(refused({0, 1}, Sharing::Ranked(65537)), too_many);
+  EXPECT_EQ(Dealing::QueueLength({0, 1, 2}, {}, {}, 2).status(),
+            absl::InvalidArgumentError("queue 2: there are 2"));
+  EXPECT_EQ(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(3), 3).status(),
+            absl::InvalidArgumentError("queue 3: there are 3"));
+  EXPECT_EQ(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(65537), 0).status(), too_many);
+  EXPECT_EQ(Dealing::CreateGrowing({0, 4, 8}, {}, Sharing::Ranked(2)).status(),
+            absl::FailedPreconditionError("rank group 1: no rank takes its batches"));
+  EXPECT_EQ(Dealing::CreateGrowing({}, {}, {}).status(), malformed);
+}
+
+// What a dealing may take of a budget: a number of each batch, and some of each rank.
+TEST(DealingTest, MostBytesAreThoseOfItsLists) {
+  const uint64_t none = Dealing::MostBytes(0, 0, {});
+  EXPECT_EQ(none, 512U);
+  EXPECT_EQ(Dealing::MostBytes(100, 0, {}), none + 400);
+  EXPECT_EQ(Dealing::MostBytes(100, 0, {{}, LastSteps::kDropped}), none + 1200);
+  EXPECT_EQ(Dealing::MostBytes(0, 0, Sharing::Ranked(3)), none + 3 * 2 * (3 * 4 + 8));
+  const uint64_t of_group = Dealing::MostBytes(0, 1, {}) - none;
+  EXPECT_GT(of_group, 2 * sizeof(std::vector<uint32_t>));
+  EXPECT_EQ(Dealing::MostBytes(0, 3, {}), none + 3 * of_group);
 }
 
 // Batches of each rank group become known one after the other: what was dealt stays where it is,
@@ -205,8 +229,6 @@ TEST(DealingTest, WhatBecomesKnownFollowsWhatIsDealt) {
       }
     }
   }
-  EXPECT_THAT(Dealing::CreateGrowing({0, 4, 8}, {}, Sharing::Ranked(2)).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank group 1")));
 }
 
 }  // namespace

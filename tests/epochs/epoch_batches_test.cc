@@ -1,5 +1,6 @@
 #include "service/engine/epochs/epoch_batches.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -194,17 +195,55 @@ TEST(DrawEpochTest, RefusesPatternsThatDoNotUseUpTheItems) {
     return DrawEpoch(classes, absl::MakeConstSpan(&patterns, 1), {}).status();
   };
   EXPECT_THAT(draw({{{{0, 2}, {1, 1}}, 1}}), IsOk());
-  EXPECT_THAT(draw({{{{0, 1}, {1, 1}}, 1}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("places for 1 graphs of size (1, 1), there are 2")));
+  EXPECT_EQ(
+      draw({{{{0, 1}, {1, 1}}, 1}}),
+      absl::InvalidArgumentError("plan: has places for 1 graphs of size (1, 1), there are 2"));
   EXPECT_THAT(draw({{{{0, 2}, {1, 2}}, 1}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of size (2, 2)")));
-  EXPECT_THAT(draw({{{{2, 1}}, 1}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there are 2 sizes")));
-  EXPECT_THAT(draw({{{}, uint64_t{1} << 63}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without graphs")));
-  EXPECT_THAT(draw({{{{0, 4}}, uint64_t{1} << 62}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exceed 2^64 - 1")));
+  EXPECT_EQ(draw({{{{2, 1}}, 1}}),
+            absl::InvalidArgumentError("plan: 1 copies of size number 2, there are 2 sizes"));
+  EXPECT_EQ(draw({{{{1, 0}}, 1}}),
+            absl::InvalidArgumentError("plan: 0 copies of size number 1, there are 2 sizes"));
+  const absl::Status empty = absl::InvalidArgumentError("plan: a pattern without graphs");
+  EXPECT_EQ(draw({{{}, uint64_t{1} << 63}}), empty);
+  EXPECT_EQ(draw({{{{0, 2}, {1, 1}}, 1}, {{{0, 1}}, 0}}), empty);
+  const absl::Status beyond =
+      absl::InvalidArgumentError("plan: the graphs of size number 0 exceed 2^64 - 1");
+  EXPECT_EQ(draw({{{{0, 4}}, uint64_t{1} << 62}}), beyond);
+  EXPECT_EQ(draw({{{{0, 1}}, ~uint64_t{0}}, {{{0, 1}}, 1}}), beyond);
+}
+
+TEST(DrawEpochTest, EachItemOfAGroupedEpochHasAGroup) {
+  const std::vector<uint32_t> counts = {1, 1, 1, 1};
+  PH_ASSERT_OK_AND_ASSIGN(const SizeClasses classes, SizeClasses::Create(NodesAndEdges(counts)));
+  const std::vector<Pattern> patterns = {{{{0, 2}}, 1}};
+  const auto draw = [&](const std::vector<uint64_t>& ids) {
+    return DrawEpoch(classes, absl::MakeConstSpan(&patterns, 1), {1, 1}, ids).status();
+  };
+  EXPECT_EQ(draw({5, 6}), absl::OkStatus());
+  EXPECT_EQ(draw({5}), absl::InvalidArgumentError("group_ids: 1 of them, item 1 has none"));
+}
+
+// Where a group is does not matter, nor how many there are: they are in the order of a hash of
+// their ids.
+TEST(DrawEpochTest, ManyGroupsAreInTheOrderOfTheirIds) {
+  constexpr size_t kItems = 40'000;
+  const std::vector<uint32_t> counts(2 * kItems, 1);
+  PH_ASSERT_OK_AND_ASSIGN(const SizeClasses classes, SizeClasses::Create(NodesAndEdges(counts)));
+  const std::vector<Pattern> patterns = {{{{0, 1}}, kItems}};
+  const auto order_of = [&](const std::vector<uint64_t>& ids) {
+    const EpochBatches epoch =
+        DrawEpoch(classes, absl::MakeConstSpan(&patterns, 1), {1, 1}, ids).value();
+    std::vector<uint64_t> order;
+    for (size_t b = 0; b < kItems; ++b) order.push_back(ids[epoch.batch(b)[0]]);
+    return order;
+  };
+  std::vector<uint64_t> ids(kItems);
+  std::iota(ids.begin(), ids.end(), uint64_t{7});
+  const std::vector<uint64_t> order = order_of(ids);
+  std::reverse(ids.begin(), ids.end());
+  EXPECT_TRUE(order_of(ids) == order);
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
 }
 
 TEST(DrawEpochTest, AnEmptyDataSetHasNoBatches) {

@@ -20,6 +20,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/request_check.h"
 #include "service/stores/datasets/mixed_datasets.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
@@ -330,7 +331,7 @@ TEST(EpochPlanTest, AGroupThatCannotFitIsNamed) {
   request.oversize_is_error = true;
   EXPECT_THAT(PrepareFresh(world, request),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       AllOf(HasSubstr("group 500"), HasSubstr("30 rows of 'graphs'"))));
+                       "group 500: 30 rows of 'graphs', at most 12 fit a batch"));
 }
 
 TEST(EpochPlanTest, SeveralShapesTakeWhatTheyCan) {
@@ -492,9 +493,19 @@ TEST(EpochPlanTest, WhatDoesNotFitIsCountedOrAnError) {
   EXPECT_EQ(epoch->plan().oversize().size(), std::min<uint64_t>(epoch->plan().num_oversize(), 100));
   for (const OversizeItem& item : epoch->plan().oversize()) EXPECT_GT(item.value, item.bound);
   request.oversize_is_error = true;
-  EXPECT_THAT(PrepareFresh(world, request),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr(absl::StrCat("graph ", epoch->plan().oversize()[0].id))));
+  const OversizeItem& first = epoch->plan().oversize()[0];
+  EXPECT_EQ(PrepareFresh(world, request).status(),
+            absl::OutOfRangeError(absl::StrCat("graph ", first.id, ": ", first.value, " rows of '",
+                                               first.component == 0 ? "nodes" : "edges",
+                                               "', at most 5 fit a batch")));
+  // Below a least number of rows, too.
+  request = DatasetWorld::Request({24, 30, 6});
+  request.min_rows = MinRows({3, 3});
+  request.padding = Padding::kTfgnn;
+  request.oversize_is_error = true;
+  EXPECT_THAT(
+      PrepareFresh(world, request),
+      StatusIs(absl::StatusCode::kOutOfRange, testing::EndsWith("', at least 3 are needed")));
 }
 
 // What is told of a graph that is left out is the graph's own size, not what it counts as, and on
@@ -603,6 +614,177 @@ TEST(EpochPlanTest, RefusesWhatExcludesItself) {
   EXPECT_THAT(PrepareFresh(in_groups, request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("OVERSIZE_POLICY_PARTITION: not together with grouped")));
+}
+
+// Words are part of an epoch's identity, in ledgers and cursors: a release that changes them
+// refuses the epochs of those before it.
+TEST(EpochRequestTest, WordsStayFromReleaseToRelease) {
+  EpochRequest request = DatasetWorld::Request({24, kUnlimited, 6});
+  EXPECT_EQ(request.Words(),
+            "(24, -, 6); shuffled; padded with masks; whole graphs; mixed by v1 to 1.1 times a "
+            "shuffle");
+  request.rank_groups[0].shapes.push_back({12, 15, 3});
+  request.rank_groups.push_back({{{1, 2, 3}}, std::nullopt, 2});
+  request.in_order = true;
+  request.look_ahead = 7;
+  request.grouped = true;
+  request.adaptive = true;
+  request.subset = SubsetRequest{{7, 5}, {{20, 3}, {10, 2}}};
+  request.draw = WeightedDraw{{}, 0, true};
+  request.segments = SegmentsRequest{300, 2};
+  request.cuts_oversize = true;
+  request.min_rows = MinRows({3, 2});
+  request.padding = Padding::kTfgnn;
+  request.derived = {true, true, true, true};
+  request.integer_width = IntegerWidth::kCompact;
+  EXPECT_EQ(request.Words(),
+            "(24, -, 6) (12, 15, 3); (1, 2, 3); in order within 7; grouped; adaptive; subset of 2 "
+            "ids and 2 ranges (88353b8eeedcc98b); sample of all with replacement; segments of 300 "
+            "graphs in 2 tracks; oversize graphs cut by cut-v1; at least (3, 2) rows; padded as by "
+            "TF-GNN; whole graphs counts graph offsets masks; compact integers");
+  request = DatasetWorld::Request();
+  request.padding = Padding::kNone;
+  request.whole_graphs = false;
+  request.mixing.is_off = true;
+  request.draw = WeightedDraw{{0.5, 2}, 9, false};
+  EXPECT_EQ(request.Words(),
+            "(24, 30, 6); shuffled; sample of 9 without replacement, weights 20ba818bfc78b9c3; "
+            "ragged; sizes");
+  request.draw = std::nullopt;
+  request.padding = Padding::kGraph;
+  request.whole_graphs = true;
+  request.derived.masks = true;
+  request.rank_groups[0] = {{}, DeviceProfile(), 1};
+  request.rank_groups[0].device->components = {{1, 128, 8, 4, 1}, {1, 16, 1, 0, 0}};
+  EXPECT_EQ(request.Words(),
+            "for device 2f7532b2f130437f; shuffled; padded with a graph; whole graphs masks");
+  request.rank_groups[0].device->measured_as = "gin/sim";
+  EXPECT_EQ(
+      request.Words(),
+      "for device e7a4864d4916bfb7 as gin/sim; shuffled; padded with a graph; whole graphs masks");
+}
+
+// Whatever differs of a subset, of weights, of a device or of its measurement, tells requests
+// apart.
+TEST(EpochRequestTest, WhatDiffersHasOtherWords) {
+  EpochRequest plain = DatasetWorld::Request();
+  plain.subset = SubsetRequest{{7, 5}, {{20, 3}, {10, 2}}};
+  plain.draw = WeightedDraw{{0.5, 2}, 9, false};
+  plain.rank_groups[0] = {{}, DeviceProfile(), 1};
+  plain.rank_groups[0].device->components = {{1, 128, 8, 4, 1}, {1, 16, 1, 0, 0}};
+  plain.rank_groups[0].device->measured_as = "gin/sim";
+  plain.rank_groups[0].present = {{8, 8}};
+  plain.rank_groups[0].measured = plain.rank_groups[0].device;
+  using Changes = std::vector<std::function<void(EpochRequest&)>>;
+  const auto expect_all_differ = [&](const Changes& changes, const auto& words) {
+    std::set<std::string> seen = {words(plain)};
+    for (size_t i = 0; i < changes.size(); ++i) {
+      EpochRequest changed = plain;
+      changes[i](changed);
+      EXPECT_TRUE(seen.insert(words(changed)).second) << i;
+    }
+  };
+  // The same change, of what is declared or of what is measured.
+  const auto of_device = [](auto of) {
+    return Changes{[of](EpochRequest& r) { of(r).components[0].min_rows = 2; },
+                   [of](EpochRequest& r) { of(r).components[0].max_rows = 64; },
+                   [of](EpochRequest& r) { of(r).components[1].multiple_of = 2; },
+                   [of](EpochRequest& r) { of(r).components[1].bytes_per_row = 1; },
+                   [of](EpochRequest& r) { of(r).components[0].relative_cost = 2; },
+                   [of](EpochRequest& r) { of(r).memory_bytes = 100; },
+                   [of](EpochRequest& r) { of(r).fixed_bytes = 101; },
+                   [of](EpochRequest& r) { of(r).max_distinct_shapes = 2; },
+                   [of](EpochRequest& r) { of(r).fixed_cost = 1; },
+                   [of](EpochRequest& r) { of(r).measured_as = "gin"; }};
+  };
+  Changes of_words =
+      of_device([](EpochRequest& r) -> DeviceProfile& { return *r.rank_groups[0].device; });
+  for (const Changes& more : {Changes{[](EpochRequest& r) { r.subset->ids[0] = 8; },
+                                      [](EpochRequest& r) { r.subset->ids.push_back(9); },
+                                      [](EpochRequest& r) { r.subset->ranges[0].first = 21; },
+                                      [](EpochRequest& r) { r.subset->ranges[1].second = 3; },
+                                      [](EpochRequest& r) { r.subset->ranges.pop_back(); },
+                                      [](EpochRequest& r) { r.draw->weights[1] = 3; },
+                                      [](EpochRequest& r) { r.draw->weights.push_back(1); },
+                                      [](EpochRequest& r) { r.draw->num_graphs = 0; },
+                                      [](EpochRequest& r) { r.draw->with_replacement = true; },
+                                      [](EpochRequest& r) { r.derived.masks = true; },
+                                      [](EpochRequest& r) { r.derived.row_counts = true; },
+                                      [](EpochRequest& r) { r.derived.row_offsets = true; },
+                                      [](EpochRequest& r) { r.derived.graph_index = true; }}}) {
+    of_words.insert(of_words.end(), more.begin(), more.end());
+  }
+  expect_all_differ(of_words, [](const EpochRequest& request) { return request.Words(); });
+
+  Changes of_measured =
+      of_device([](EpochRequest& r) -> DeviceProfile& { return *r.rank_groups[0].measured; });
+  const auto bytes_of = [](const std::function<void(MeasuredBytes&)>& change) {
+    return [change](EpochRequest& r) {
+      auto bytes = std::make_shared<MeasuredBytes>();
+      bytes->fitted = {{{8, 8}, 100}};
+      bytes->too_large = {{16, 16}};
+      change(*bytes);
+      r.rank_groups[0].measured->measured_bytes = bytes;
+    };
+  };
+  for (const Changes& more :
+       {Changes{[](EpochRequest& r) { r.rank_groups[0].present[0][0] = 9; },
+                [](EpochRequest& r) { r.rank_groups[0].present.clear(); },
+                [](EpochRequest& r) { r.rank_groups[0].measured = std::nullopt; },
+                [](EpochRequest& r) { r.rank_groups[0].measured->components[0].reserved_rows = 1; },
+                [](EpochRequest& r) { r.rank_groups[0].measured->components[1].fits_packs = true; },
+                [](EpochRequest& r) { r.rank_groups[0].measured->least_cost = 1; },
+                bytes_of([](MeasuredBytes&) {}),
+                bytes_of([](MeasuredBytes& bytes) { bytes.fitted[0].capacities[1] = 9; }),
+                bytes_of([](MeasuredBytes& bytes) { bytes.fitted[0].bytes = 101; }),
+                bytes_of([](MeasuredBytes& bytes) { bytes.fitted.clear(); }),
+                bytes_of([](MeasuredBytes& bytes) { bytes.too_large[0][0] = 17; }),
+                bytes_of([](MeasuredBytes& bytes) { bytes.fixed_bytes = 1; }),
+                bytes_of([](MeasuredBytes& bytes) { bytes.most_bytes = 1; })}}) {
+    of_measured.insert(of_measured.end(), more.begin(), more.end());
+  }
+  expect_all_differ(of_measured, MeasuredWords);
+  // What is not measured has none.
+  plain.rank_groups[0].device->measured_as.clear();
+  EXPECT_EQ(MeasuredWords(plain), "");
+  EXPECT_EQ(MeasuredWords(DatasetWorld::Request()), "");
+}
+
+// What is told of rank groups that cannot be.
+TEST(EpochRequestTest, SaysWhatIsWrongWithRankGroups) {
+  const auto refused = [](const std::function<void(EpochRequest&)>& change) {
+    EpochRequest request = DatasetWorld::Request();
+    change(request);
+    const absl::Status status = CheckRankGroups(request);
+    EXPECT_EQ(status.ok() || status.code() == absl::StatusCode::kInvalidArgument, true);
+    return std::string(status.message());
+  };
+  const auto groups = [](size_t count) {
+    return [count](EpochRequest& r) { r.rank_groups.resize(count, r.rank_groups[0]); };
+  };
+  EXPECT_EQ(refused(groups(1)), "");
+  EXPECT_EQ(refused(groups(0)), "rank_groups: 0, must be 1 to 16");
+  EXPECT_EQ(refused(groups(16)), "");
+  EXPECT_EQ(refused(groups(17)), "rank_groups: 17, must be 1 to 16");
+  const std::string either = "rank_groups: number 0 must have either shapes or a device profile";
+  EXPECT_EQ(refused([](EpochRequest& r) { r.rank_groups[0].shapes.clear(); }), either);
+  EXPECT_EQ(refused([](EpochRequest& r) { r.rank_groups[0].device.emplace(); }), either);
+  const auto shapes = [](size_t count) {
+    return [count](EpochRequest& r) { r.rank_groups[0].shapes.resize(count, {1, 1, 1}); };
+  };
+  EXPECT_EQ(refused(shapes(8)), "");
+  EXPECT_EQ(refused(shapes(9)), "rank_groups: number 0 has 9 shapes, at most 8");
+  EXPECT_EQ(refused([&](EpochRequest& r) {
+              groups(2)(r);
+              shapes(2)(r);
+            }),
+            "rank_groups: number 0 has 2 shapes, at most 1 if there are several rank groups");
+  EXPECT_EQ(refused([&](EpochRequest& r) {
+              groups(2)(r);
+              r.rank_groups[1].num_ranks = 0;
+            }),
+            "rank_groups: number 1 has 0 ranks");
+  EXPECT_EQ(refused([](EpochRequest& r) { r.rank_groups[0].num_ranks = 0; }), "");
 }
 
 TEST(EpochCatalogTest, WorkersShareWhatIsMadeOnce) {

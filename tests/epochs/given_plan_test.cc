@@ -103,8 +103,10 @@ TEST_F(GivenPlanTest, WhatIsNoPlanOfTheseGraphsIsRefused) {
   refused("is for 2 rank groups, there are 1",
           [](PlannerResult& plan) { plan.shapes.push_back(plan.shapes[0]); });
   refused("rank group 0 has no shapes", [](PlannerResult& plan) { plan.shapes[0].clear(); });
-  refused("is for other sizes", [](PlannerResult& plan) { ++plan.tuples.back(); });
-  refused("is for other sizes", [](PlannerResult& plan) { plan.num_components = 3; });
+  refused("is for other sizes than these graphs have",
+          [](PlannerResult& plan) { ++plan.tuples.back(); });
+  refused("is for other sizes than these graphs have",
+          [](PlannerResult& plan) { plan.num_components = 3; });
   refused("has patterns for 0 rank groups, there are 1",
           [](PlannerResult& plan) { plan.patterns.clear(); });
   refused("plan: has places for", [](PlannerResult& plan) { plan.patterns[0].pop_back(); });
@@ -125,6 +127,30 @@ TEST_F(GivenPlanTest, WhatIsNoPlanOfTheseGraphsIsRefused) {
     }
     plan.patterns[0] = {all};
   });
+}
+
+// All in one batch: what is told is what the first shape would have to take.
+TEST_F(GivenPlanTest, ABatchThatNoShapeTakesIsNamed) {
+  for (const bool has_several : {false, true}) {
+    EpochRequest request = DatasetWorld::Request();
+    if (has_several) request.rank_groups[0].shapes = {{24, 30, 6}, {14, 10, 4}};
+    PH_ASSERT_OK_AND_ASSIGN(const auto made, EpochPlan::Make(reader(), request, EpochBounds()));
+    auto changed = std::make_shared<PlannerResult>(*made->planned());
+    std::vector<uint64_t> rows(2);
+    Pattern all = {{}, 1};
+    for (const Pattern& pattern : changed->patterns[0]) {
+      for (const auto& [tuple, copies] : pattern.entries) {
+        const auto number = static_cast<uint32_t>(copies * pattern.repeats);
+        all.entries.push_back({tuple, number});
+        for (size_t k = 0; k < 2; ++k) rows[k] += number * changed->tuples[2 * tuple + k];
+      }
+    }
+    changed->patterns[0] = {all};
+    EXPECT_EQ(MakeFrom(request, changed).status(),
+              absl::DataLossError(absl::StrCat("plan ", made->receipt(), ": a batch of it has ",
+                                               rows[0], " rows of component 0, at most 24 fit",
+                                               has_several ? " the first shape" : "")));
+  }
 }
 
 TEST(EpochShapesTest, CapacitiesGiveTheSameShapesAgain) {

@@ -16,8 +16,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 TEST(GroupItemsTest, SumsSizesKeepsOrderAndNamesWhatCannotFit) {
   const std::vector<uint32_t> counts = {1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 0, 0};
@@ -50,14 +48,35 @@ TEST(GroupItemsTest, TooManyGraphsAndSumsBeyondACountAreRejected) {
 TEST(GroupItemsTest, RefusesWhatDoesNotBelongTogether) {
   const std::vector<uint32_t> counts = {1, 1, 1, 1};
   const Limits limits = Limits::Create({6, 6, 6}).value();
-  EXPECT_THAT(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1}, limits),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 for 2 graphs")));
-  EXPECT_THAT(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1, 1},
-                                 Limits::Create({6, 6}).value()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 1 components")));
-  EXPECT_THAT(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1, 1}, limits,
-                                 std::vector<uint32_t>{2}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 2")));
+  EXPECT_EQ(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1}, limits).status(),
+            absl::InvalidArgumentError("group_ids: 1 for 2 graphs"));
+  EXPECT_EQ(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1, 1},
+                               Limits::Create({6, 6}).value())
+                .status(),
+            absl::InvalidArgumentError("limits: of 1 components, graphs have 2"));
+  EXPECT_EQ(GroupItems::Create(NodesAndEdges(counts), std::vector<uint64_t>{1, 1}, limits,
+                               std::vector<uint32_t>{2})
+                .status(),
+            absl::InvalidArgumentError("selection: graph 2, the data set has 2 graphs"));
+}
+
+// All graphs of groups that cannot fit are counted, and the first groups are listed; those that are
+// not selected count in nothing.
+TEST(GroupItemsTest, FewAreListedAndAllAreCounted) {
+  const std::vector<uint32_t> counts = {9, 0, 9, 0, 1, 0, 9, 0, 9, 0, 2, 0};
+  const std::vector<uint64_t> ids = {7, 8, 9, 8, 7, 9};
+  const Limits limits = Limits::Create({8, 8, 8}).value();
+  PH_ASSERT_OK_AND_ASSIGN(GroupItems groups,
+                          GroupItems::Create(NodesAndEdges(counts), ids, limits, std::nullopt, 1));
+  EXPECT_THAT(groups.rejected(), ElementsAre(GroupRejection{7, 2, 0, 18, 8}));
+  EXPECT_EQ(groups.num_rejected_graphs(), 4U);
+  EXPECT_THAT(groups.group_ids(), ElementsAre(9));
+  EXPECT_THAT(groups.graphs(0), ElementsAre(2, 5));
+  PH_ASSERT_OK_AND_ASSIGN(groups, GroupItems::Create(NodesAndEdges(counts), ids, limits,
+                                                     std::vector<uint32_t>{5, 3}, 1));
+  EXPECT_THAT(groups.rejected(), ElementsAre(GroupRejection{8, 1, 0, 9, 8}));
+  EXPECT_EQ(groups.num_rejected_graphs(), 1U);
+  EXPECT_THAT(groups.graphs(0), ElementsAre(5));
 }
 
 // An epoch of groups: none is split, inner order is kept, batches keep the limits in graphs, too;

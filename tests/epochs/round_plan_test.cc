@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
@@ -71,6 +73,36 @@ TEST(PlanRoundsTest, EveryGraphIsInOneBatchOfARankGroupThatTakesIt) {
   }
 }
 
+// What a planner of a version finds for rank groups stays: another is another version.
+TEST(PlanRoundsTest, FindsTheSameInEveryRelease) {
+  std::string found;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    const std::vector<uint32_t> counts = FewSizes(random.Between(20, 200), seed);
+    const SizeHistogram histogram =
+        SizeClasses::Create(NodesAndEdges(counts)).value().Histogram().value();
+    std::vector<RankGroup> rank_groups = {{Limits::Create({40, 60, 20}).value(), 2}};
+    for (size_t j = random.Between(1, 3); j != 0; --j) {
+      rank_groups.push_back({Limits::Create({random.Between(3, 30), random.Between(4, 30),
+                                             random.Below(2) == 0 ? kUnlimited : 9})
+                                 .value(),
+                             static_cast<uint32_t>(random.Between(1, 4))});
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, rank_groups, Quick()));
+    absl::StrAppend(&found, plan.rounds, " ", plan.lower_bound, ":");
+    for (const std::vector<Pattern>& patterns : plan.patterns_by_rank_group) {
+      for (const Pattern& pattern : patterns) {
+        absl::StrAppend(&found, " ", pattern.repeats, "*");
+        for (const auto& [tuple, copies] : pattern.entries) {
+          absl::StrAppend(&found, tuple, "x", copies, ",");
+        }
+      }
+      found += ";";
+    }
+  }
+  EXPECT_EQ(Crc32c(found), 1607378674U);
+}
+
 TEST(PlanRoundsTest, OneRankGroupIsAnOrdinaryPlan) {
   const std::vector<uint32_t> counts = FewSizes(200, 1);
   const SizeHistogram histogram =
@@ -124,14 +156,24 @@ TEST(PlanRoundsTest, Refuses) {
   SizeHistogram histogram(1);
   ASSERT_THAT(histogram.Add({{11}}, 1), IsOk());
   const Limits limits = Limits::Create({10, 8}).value();
-  EXPECT_THAT(PlanRounds(histogram, {}, Quick()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank_groups: 0")));
-  EXPECT_THAT(PlanRounds(histogram, {{limits, 0}}, Quick()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no ranks")));
-  EXPECT_THAT(PlanRounds(histogram, {{limits, 1}, {Limits::Create({3}).value(), 1}}, Quick()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("limits of 0 components")));
-  EXPECT_THAT(PlanRounds(histogram, {{limits, 1}, {limits, 2}}, Quick()),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("(11)")));
+  const auto refused = [&](const std::vector<RankGroup>& rank_groups) {
+    return PlanRounds(histogram, rank_groups, Quick()).status();
+  };
+  EXPECT_EQ(refused({}), absl::InvalidArgumentError("rank_groups: 0, must be 1 to 16"));
+  EXPECT_EQ(refused(std::vector<RankGroup>(17, {limits, 1})),
+            absl::InvalidArgumentError("rank_groups: 17, must be 1 to 16"));
+  EXPECT_EQ(refused({{limits, 0}}), absl::InvalidArgumentError("rank group 0: has no ranks"));
+  EXPECT_EQ(refused({{limits, 1}, {Limits::Create({3}).value(), 1}}),
+            absl::InvalidArgumentError("rank group 1: limits of 0 components, the histogram has "
+                                       "1"));
+  const absl::Status too_large =
+      absl::OutOfRangeError("a graph of size (11) exceeds the limits of every rank group");
+  EXPECT_EQ(refused({{limits, 1}, {limits, 2}}), too_large);
+  constexpr auto kMost = static_cast<uint32_t>(RoundPlan::kMaxRanks);
+  EXPECT_EQ(refused({{limits, kMost - 2}, {limits, 2}}), too_large);
+  EXPECT_EQ(refused({{limits, kMost - 1}, {limits, 2}}),
+            absl::InvalidArgumentError(
+                absl::StrCat("rank_groups: ", kMost + 1, " ranks, at most ", kMost)));
 }
 
 }  // namespace

@@ -209,6 +209,34 @@ TEST(ScoreOrderTest, BatchesAreThoseOfAShuffleAndScoresAscendByBucket) {
   }
 }
 
+// "by score by v1" says by which rules. Who raises the version changes these, on purpose; nobody
+// else does.
+TEST(ScoreOrderTest, TheRulesOfAVersionGiveTheSameBatchesInEveryRelease) {
+  std::map<std::string, uint32_t> checksums;
+  for (const auto& [name, request] : ScoredRequests()) {
+    checksums[name] = ChecksumOfGraphs(*PreparedByScore(request));
+  }
+  const std::map<std::string, uint32_t> expected = {{"a component", 985558251U},
+                                                    {"a subset", 3608687120U},
+                                                    {"batches by a component", 2287767055U},
+                                                    {"buckets", 3319424600U},
+                                                    {"descending", 2301939077U},
+                                                    {"descending batches", 1111723607U},
+                                                    {"each batch a bucket", 3035901706U},
+                                                    {"groups", 2664908346U},
+                                                    {"min_rows", 1915362289U},
+                                                    {"more buckets than batches", 3035901706U},
+                                                    {"not mixed", 306452356U},
+                                                    {"one bucket", 1792913796U},
+                                                    {"pieces", 2247050576U},
+                                                    {"rank groups", 3374320757U},
+                                                    {"several shapes", 1394542241U},
+                                                    {"sizes", 3319424600U},
+                                                    {"with replacement", 1546230713U},
+                                                    {"without padding", 3319424600U}};
+  EXPECT_EQ(checksums, expected);
+}
+
 // Of scores that have nothing to do with sizes, buckets have what they should, nearly.
 TEST(ScoreOrderTest, ManyGraphsOfASizeAreInOrderNearly) {
   const EpochRequest request = ByScore(4);

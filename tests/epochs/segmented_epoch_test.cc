@@ -575,6 +575,45 @@ TEST(OneShapeTest, BatchesKeepTheirBytes) {
   EXPECT_EQ(checksum(*segmented), 1456409891U);
 }
 
+// The same of all that is drawn in segments, or shared among them.
+TEST(OneShapeTest, GraphsOfSegmentsStayWhereTheyAre) {
+  std::map<std::string, uint32_t> checksums;
+  for (const auto& [name, change] : Changes()) {
+    EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+    EpochRequest request = InSegments(300, 1, 1);
+    change(request);
+    if (!request.in_order && !request.cost_balanced) request.segments->tracks = 2;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+    checksums[name] = ChecksumOfGraphs(*epoch);
+  }
+  const std::map<std::string, uint32_t> expected = {
+      {"", 1576539442U},
+      {"a device", 21599774U},
+      {"a device as it is measured", 3795883253U},
+      {"a device in steps, of a subset", 4061694766U},
+      {"a draw", 2616183472U},
+      {"a draw by weights from a subset, for rank groups", 198245061U},
+      {"a draw by weights without replacement", 1285112779U},
+      {"a draw of all that have a weight", 3135860586U},
+      {"a draw of most, with least rows", 3974076414U},
+      {"a draw of one", 2355034530U},
+      {"a draw with replacement", 1490828851U},
+      {"a subset", 2323485891U},
+      {"a subset of one", 183688362U},
+      {"a subset with min_rows", 1757773694U},
+      {"by score of a component", 2649207331U},
+      {"by score of a tensor", 1524934444U},
+      {"cut into pieces", 3165897336U},
+      {"in order", 3964387228U},
+      {"in order of a subset", 1435225182U},
+      {"min_rows", 1934406124U},
+      {"rank groups", 4071953705U},
+      {"rank groups in steps of a subset", 2898058527U},
+      {"several shapes", 2200906408U},
+      {"shapes of which none takes all that another takes, with min_rows", 3648239925U}};
+  EXPECT_EQ(checksums, expected);
+}
+
 // An epoch of sub-graphs in windows of 70.
 EpochRequest InWindows(const OneGraphStore& graphs, uint32_t seeds_per_graph = 1) {
   SubGraphsRequest sub_graphs;

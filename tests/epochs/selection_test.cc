@@ -33,19 +33,32 @@ TEST(ItemsThatFitTest, EachItemFitsOrIsNamed) {
       fitting, ItemsThatFit(NodesAndEdges(counts), std::vector<uint32_t>{3, 2, 1}, {wide, deep}));
   EXPECT_THAT(fitting.items, ElementsAre(2));
   EXPECT_THAT(fitting.rejected, ElementsAre(ItemRejection{3, 0, 6, 1}, ItemRejection{1, 0, 7, 1}));
-  EXPECT_THAT(
-      ItemsThatFit(NodesAndEdges(counts), std::nullopt, {Limits::Create({1, 1}).value()}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 1 components, items have 2")));
+  // All are counted, and the first are listed.
+  PH_ASSERT_OK_AND_ASSIGN(fitting, ItemsThatFit(NodesAndEdges(counts), std::nullopt, {deep}, 2));
+  EXPECT_THAT(fitting.items, ElementsAre(2));
+  EXPECT_EQ(fitting.num_rejected, 3U);
+  EXPECT_THAT(fitting.rejected, ElementsAre(ItemRejection{0, 0, 6, 1}, ItemRejection{1, 0, 7, 1}));
+  const auto refused = [&](std::optional<std::vector<uint32_t>> selection,
+                           const std::vector<Limits>& some) {
+    std::optional<absl::Span<const uint32_t>> of;
+    if (selection) of = *selection;
+    return ItemsThatFit(NodesAndEdges(counts), of, some).status();
+  };
+  EXPECT_EQ(refused(std::nullopt, {}), absl::InvalidArgumentError("limits: none"));
+  EXPECT_EQ(refused(std::nullopt, {limits, Limits::Create({1, 1}).value()}),
+            absl::InvalidArgumentError("limits: of 1 components, items have 2"));
+  EXPECT_EQ(refused(std::vector<uint32_t>{3, 4}, {limits}),
+            absl::InvalidArgumentError("selection: item 4, the data set has 4 items"));
 }
 
 TEST(SubsetOfTest, IsASet) {
   PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> subset, SubsetOf(10, {9, 0, 4}));
   EXPECT_THAT(subset, ElementsAre(0, 4, 9));
   EXPECT_THAT(SubsetOf(10, {}), IsOk());
-  EXPECT_THAT(SubsetOf(10, {4, 9, 4}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("item 4 is listed twice")));
-  EXPECT_THAT(SubsetOf(9, {4, 9}), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            HasSubstr("item 9, the data set has 9")));
+  EXPECT_EQ(SubsetOf(10, {4, 9, 4}).status(),
+            absl::InvalidArgumentError("subset: item 4 is listed twice"));
+  EXPECT_EQ(SubsetOf(9, {4, 9}).status(),
+            absl::InvalidArgumentError("subset: item 9, the data set has 9 items"));
 }
 
 TEST(IntegerWeightsTest, KeepsProportions) {
@@ -58,10 +71,12 @@ TEST(IntegerWeightsTest, KeepsProportions) {
   PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> huge,
                           IntegerWeights({std::numeric_limits<double>::max()}));
   EXPECT_GE(huge[0], 1U << 31);
-  EXPECT_THAT(IntegerWeights({1, -1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("number 1 is -1")));
-  EXPECT_THAT(IntegerWeights({std::nan("")}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("number 0 is nan")));
+  EXPECT_EQ(IntegerWeights({1, -1}).status(),
+            absl::InvalidArgumentError("weights: number 1 is -1, must be finite and not "
+                                       "negative"));
+  EXPECT_EQ(IntegerWeights({std::nan("")}).status(),
+            absl::InvalidArgumentError("weights: number 0 is nan, must be finite and not "
+                                       "negative"));
   EXPECT_THAT(IntegerWeights({0, 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("none is above 0")));
 }
@@ -112,9 +127,29 @@ TEST(WeightedSamplerTest, WeightsMayBeAnything) {
   }
   EXPECT_THAT(WeightedSampler::Create({0, 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("none is above 0")));
-  EXPECT_THAT(WeightedSampler::Create({}), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                    ""
-                                                    "weights: none is above 0"));
+  EXPECT_EQ(WeightedSampler::Create({}).status(),
+            absl::InvalidArgumentError("weights: none is above 0"));
+}
+
+// What a seed means must not change from release to release.
+TEST(WeightedSamplerTest, GivesTheSameItemsInEveryRelease) {
+  const std::vector<uint32_t> weights = {10, 20, 30, 0, 25, 17, 7, 7, 40};
+  PH_ASSERT_OK_AND_ASSIGN(const WeightedSampler sampler, WeightedSampler::Create(weights));
+  EXPECT_EQ(sampler.total(), 156U);
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> sample, sampler.Draw(12, {42, 5}));
+  EXPECT_EQ(sample, (std::vector<uint32_t>{8, 0, 4, 2, 2, 8, 8, 1, 5, 1, 7, 8}));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> all,
+                          SampleWithoutReplacement(weights, 8, {42, 5}));
+  EXPECT_EQ(all, (std::vector<uint32_t>{8, 0, 4, 2, 5, 1, 6, 7}));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> places,
+                          DrawPlaces(weights, std::nullopt, false, {42, 5}, Making()));
+  EXPECT_EQ(places, all);
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> as_many,
+                          DrawPlaces(weights, std::nullopt, true, {42, 5}, Making()));
+  EXPECT_EQ(as_many, std::vector<uint32_t>(sample.begin(), sample.begin() + 9));
+  EXPECT_EQ(
+      SampleWithoutReplacement(weights, 9, {42, 5}).status(),
+      absl::InvalidArgumentError("sample: 9 items without replacement, 8 have a weight above 0"));
 }
 
 // The probability of every order of three items, exactly: w_a / W * w_b / (W - w_a).

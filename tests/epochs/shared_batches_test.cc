@@ -226,18 +226,21 @@ TEST(SharedBatchesTest, EachGetsWhatItWouldGetAlone) {
 // As many bytes as a batch has, from when it is made until nobody has it; none above three quarters
 // of the budget.
 TEST(SharedBatchesTest, WhatIsKeptIsHeldOfTheBudget) {
-  for (const uint64_t held_by_others : {0, 60'000, 75'000, 99'000}) {
+  constexpr uint64_t kMost = 75'000 - kBatchBytes - 2 * sizeof(uint64_t) - 4096;
+  for (const uint64_t held_by_others :
+       {uint64_t{0}, kMost, kMost + 1, uint64_t{75'000}, uint64_t{99'000}}) {
     MemoryBudget memory(100'000);
     PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, memory.Hold("others", held_by_others));
     SharedBatches shared(kNoBound, &memory, nullptr);
     const CountedEpoch epoch("");
     const auto one = shared.Join(CountedEpoch("one").identity());
     const auto two = shared.Join(CountedEpoch("two").identity());
-    const bool has_room = held_by_others < 60'001;
+    const bool has_room = held_by_others <= kMost;
     {
       PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, one->Build(epoch, 1));
-      EXPECT_GE(memory.held() - held_by_others, has_room ? kBatchBytes : 0);
-      EXPECT_LE(memory.held() - held_by_others, has_room ? kBatchBytes + 5000 : 0);
+      // With two ids, and what is known of a batch besides.
+      EXPECT_EQ(memory.held() - held_by_others,
+                has_room ? kBatchBytes + 2 * sizeof(uint64_t) + 4096 : 0);
       // In flight, it cannot be forgotten.
       EXPECT_FALSE(shared.ForgetOldest());
     }
