@@ -532,6 +532,37 @@ TEST(JoinedEpochTest, IsWholeOrRefused) {
                 "data set 'parts' is not sealed: epochs are loaded from sealed ones"));
 }
 
+TEST(JoinedEpochTest, WhatItsSourcesRefuseIsTold) {
+  PartsWorld world(kSeedWithEdges);
+  EpochRequest request = world.Request(world.HalfOfAll());
+  const EpochBounds bounds;
+  const Making making;
+  const absl::Status lost = absl::UnavailableError("the data set is away");
+  const absl::Status full = absl::ResourceExhaustedError("nothing more is kept");
+  for (const bool opens : {false, true}) {
+    const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const DatasetReader>> {
+      if (!opens) return lost;
+      return world.store().OpenReader("parts");
+    };
+    const auto keep = [&](absl::FunctionRef<KindSources::Kept()> /*make*/) -> KindSources::Kept {
+      return full;
+    };
+    const PlanFirstWindow plan_first;
+    const KindSources from = {bounds, making, nullptr, plan_first, open, keep};
+    EXPECT_EQ(JoinedParts().Prepare(request, from).status(), opens ? full : lost);
+  }
+  request.rank_groups[0].shapes[0].pop_back();
+  const size_t components = world.HalfOfAll().size();
+  EXPECT_EQ(world.Prepare(request).status(),
+            absl::InvalidArgumentError(absl::StrCat("limits: ", components - 1, " capacities for ",
+                                                    components, " components")));
+  // What no kind of epoch has together.
+  request = world.Request(world.HalfOfAll());
+  request.said.look_ahead = true;
+  EXPECT_EQ(world.Prepare(request).status(),
+            absl::InvalidArgumentError("look_ahead: only with in_order"));
+}
+
 // A node set, and an edge set with its cut edges.
 std::vector<TensorSpec> SmallestParts() {
   return {Tensor("n.#number", DType::kInt64, 0), Tensor("e.source", DType::kInt32, 1, 0),

@@ -274,6 +274,23 @@ TEST_F(ExampleDecoderTest, ABoundIsOfAllRowsOfAGraph) {
   decoder_.set_max_graph_bytes(bytes - 1);
   EXPECT_THAT(Append(Record()), StatusIs(absl::StatusCode::kInvalidArgument,
                                          HasSubstr(absl::StrCat("more than ", bytes - 1))));
+  // Whatever the bound is, the key that exceeds it is named, and nothing stays.
+  const uint64_t before = rows_.num_bytes();
+  std::vector<std::string> keys;
+  for (size_t bound = 0; bound < bytes; ++bound) {
+    decoder_.set_max_graph_bytes(bound);
+    const std::string message(Append(Record()).message());
+    const size_t begin = message.find('\'') + 1;
+    const std::string key = message.substr(begin, message.find('\'', begin) - begin);
+    EXPECT_THAT(message,
+                testing::EndsWith(absl::StrCat(
+                    "key '", key, "': the graph's rows would take more than ", bound, " bytes")));
+    if (keys.empty() || keys.back() != key) keys.push_back(key);
+    EXPECT_EQ(rows_.num_bytes(), before);
+  }
+  EXPECT_THAT(keys, testing::ElementsAre("edges/e.#source", "edges/e.#target", "context/split",
+                                         "nodes/a.n", "nodes/a.tags.d1", "nodes/a.tags",
+                                         "nodes/a.x", "edges/e.m.d1", "edges/e.m.d2", "edges/e.m"));
 }
 
 TEST_F(ExampleDecoderTest, MemoryIsBounded) {
