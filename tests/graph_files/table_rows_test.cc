@@ -89,6 +89,19 @@ TEST(CsvRowsTest, ABadHeaderIsRefused) {
           .status();
   EXPECT_EQ(status.message(),
             "column 'f' is no scalar in the schema; a field of CSV has one value");
+  const RowsSpec ragged = {false, false, {Column("f", DType::kFloat32, {}, true)}};
+  EXPECT_EQ(CsvRows::Create(ragged, Fields{"id", "f"}).status().message(), status.message());
+  const std::vector<std::pair<Fields, std::string>> of_edges = {
+      {{"target"}, "the header has no column 'source'"},
+      {{"#source"}, "the header has no column 'target'"},
+      {{"#source", "target", "source"}, "the header has column 'source' twice, in fields 1 and 3"},
+      {{"target", "#target", "source"}, "the header has column 'target' twice, in fields 1 and 2"},
+  };
+  for (const auto& [header, message] : of_edges) {
+    for (const bool is_swapped : {false, true}) {
+      EXPECT_EQ(CsvRows::Create({true, is_swapped, {}}, header).status().message(), message);
+    }
+  }
 }
 
 TEST(CsvRowsTest, ABadRowIsNamedAndLeavesNothing) {
@@ -114,6 +127,23 @@ TEST(CsvRowsTest, ABadRowIsNamedAndLeavesNothing) {
     EXPECT_EQ(table->Append(Fields{id, "1", "n", "1"}, &rows).ok(), size == kMaxIdBytes);
   }
   EXPECT_EQ(rows.count, 1);
+  // Nothing else of the rows before it goes.
+  const RowsSpec spec = {
+      false, false, {Text("name"), Column("h", DType::kInt16), Column("b", DType::kBool)}};
+  const auto of_spec = CsvRows::Create(spec, Fields{"id", "name", "h", "b"});
+  ASSERT_TRUE(of_spec.ok());
+  rows = Empty(spec);
+  ASSERT_TRUE(of_spec->Append(Fields{"a", "Ann", "1", "1"}, &rows).ok());
+  EXPECT_EQ(of_spec->Append(Fields{"b", "Berta", "2", "2"}, &rows).message(),
+            "column 'b': '2' is no bool");
+  EXPECT_EQ(of_spec->Append(Fields{"c", "", "x", "2"}, &rows).message(),
+            "column 'h': 'x' is no int16");
+  EXPECT_EQ(rows.count, 1);
+  EXPECT_EQ(rows.ids.size(), 1);
+  EXPECT_EQ(rows.columns[0].bytes, "Ann");
+  EXPECT_EQ(rows.columns[0].lengths, std::vector<uint64_t>{3});
+  EXPECT_EQ(rows.columns[1].bytes, std::string("\1\0", 2));
+  EXPECT_EQ(rows.columns[2].bytes, "\1");
   const RowsSpec swapped = {true, true, {}};
   const auto edges = CsvRows::Create(swapped, Fields{"source", "target"});
   ASSERT_TRUE(edges.ok());
@@ -236,6 +266,59 @@ TEST(ExampleRowsTest, ABadRecordIsNamedAndLeavesNothing) {
   EXPECT_EQ(table.Append("\xff", &rows).message(), "is no tf.Example");
 }
 
+// Whatever the shape, and nothing of the rows before it goes.
+TEST(ExampleRowsTest, ABadFeatureIsNamedByItsColumn) {
+  const RowsSpec spec = {false,
+                         false,
+                         {Column("m", DType::kInt16, {2, 3}), Column("b", DType::kBool),
+                          Column("r", DType::kInt32, {}, true), Text("t")}};
+  const std::string id = Entry("id", "bytes_list { value: 'p' }");
+  const auto ints = [](const std::string& key, const std::vector<int>& values) {
+    std::string list = "int64_list { ";
+    for (const int value : values) list += "value: " + std::to_string(value) + " ";
+    return Entry(key, list + "}");
+  };
+  const std::string m = ints("m", {1, 2, 3, 4, 5, 6});
+  const std::string b = ints("b", {1});
+  const std::string r = ints("r", {7, 8, 9});
+  const std::string t = Entry("t", "bytes_list { value: 'xy' }");
+  ExampleRows table(spec);
+  SourceRows rows = Empty(spec);
+  ASSERT_TRUE(table.Append(Record(id + m + b + r + t), &rows).ok());
+  const SourceRows before = rows;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {id + ints("m", {1}) + b + r + t, "feature 'm': 1 values, the shape [2, 3] needs 6"},
+      {id + ints("m", {1, 2, 3, 4, -40000, 50000}) + b + r + t, "feature 'm': -40000 is no int16"},
+      {id + m + ints("b", {2}) + r + t, "feature 'b': 2 is no bool"},
+      {id + m + b + ints("r", {1, 2, 3}) + ints("r.d1", {2}) + t,
+       "feature 'r.d1': 1 lengths, the last 2; the row has one, 3"},
+      {id + m + b + ints("r", {1, 2, 3}) + ints("r.d1", {3, 3}) + t,
+       "feature 'r.d1': 2 lengths, the last 3; the row has one, 3"},
+      {id + m + b + ints("r", {}) + ints("r.d1", {}) + t,
+       "feature 'r.d1': 0 lengths, the last 0; the row has one, 0"},
+      {id + m + b + r, "has no feature 't'"},
+      {id + m + b + r + Entry("t", "float_list { value: 1 }"),
+       "feature 't': a list of floats, bytes are needed for text"},
+      {id + m + b + r + Entry("t", "bytes_list { }"), "feature 't': 0 strings, 1 is needed"},
+      {m + b + r + t, "has no feature 'id'"},
+  };
+  for (const auto& [text, message] : cases) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(table.Append(Record(text), &rows).message(), message);
+    EXPECT_EQ(rows.count, 1);
+    EXPECT_EQ(rows.ids.bytes, "p");
+    for (size_t c = 0; c < spec.columns.size(); ++c) {
+      EXPECT_EQ(rows.columns[c].bytes, before.columns[c].bytes) << c;
+      EXPECT_EQ(rows.columns[c].lengths, before.columns[c].lengths) << c;
+    }
+  }
+  // Lengths of another kind are another's feature; no list is an empty row.
+  ASSERT_TRUE(
+      table.Append(Record(id + m + b + Entry("r.d1", "float_list { value: 9 }") + t), &rows).ok());
+  EXPECT_EQ(rows.columns[2].lengths, (std::vector<uint64_t>{3, 0}));
+  EXPECT_EQ(rows.columns[3].lengths, (std::vector<uint64_t>{2, 2}));
+}
+
 // Bytes of a protocol buffer that ends too early, or has a number of more than ten bytes.
 TEST(ExampleRowsTest, WhatIsMalformedIsNamed) {
   const std::string id = Entry("id", "bytes_list { value: 'p' }");
@@ -298,6 +381,16 @@ TEST(ExampleRowsTest, EndsAreWrittenAsTheTableHasThem) {
     const std::vector<std::string> expected = {"7", "8", "-1", "12"};
     const std::vector<std::string> swapped = {"8", "7", "12", "-1"};
     EXPECT_EQ(ends, is_swapped ? swapped : expected);
+    // And are read as they were.
+    SourceRows again = Empty(spec);
+    ExampleRows reader(spec);
+    ASSERT_TRUE(ForEachExample(spec, rows, [&](absl::string_view record) {
+                  return reader.Append(record, &again);
+                }).ok());
+    EXPECT_EQ(again.sources.text(0), "7");
+    EXPECT_EQ(again.targets.text(0), "8");
+    EXPECT_EQ(again.sources.text(1), "-1");
+    EXPECT_EQ(again.targets.text(1), "12");
     // It ends with the first error.
     int taken = 0;
     EXPECT_EQ(ForEachExample(spec, rows,
@@ -328,6 +421,12 @@ TEST(ExampleRowsTest, AnEdgeWithoutATargetLeavesNothing) {
   const RowsSpec spec = {true, false, {}};
   ExampleRows table(spec);
   SourceRows rows = Empty(spec);
+  EXPECT_EQ(table.Append(Record(Entry("#source", "bytes_list { value: 'abc' }")), &rows).message(),
+            "has no feature 'target'");
+  EXPECT_EQ(rows.sources.size(), 0);
+  EXPECT_EQ(rows.sources.bytes, "");
+  EXPECT_EQ(table.Append(Record(Entry("#target", "bytes_list { value: 'abc' }")), &rows).message(),
+            "has no feature 'source'");
   ASSERT_TRUE(table
                   .Append(Record(Entry("source", "bytes_list { value: 'a' }") +
                                  Entry("#target", "bytes_list { value: 'b' }")),

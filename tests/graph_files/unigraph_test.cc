@@ -1,5 +1,6 @@
 #include "service/wings/graphs/files/unigraph.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,45 @@ TEST(ParseUnigraphTest, SetsColumnsAndTablesAreInTheOrderOfTheirNames) {
   EXPECT_EQ(unigraph->tables[2].format, TableFormat::kCsv);
 }
 
+// Only what is there in the file already, the other way round.
+TEST(ParseUnigraphTest, AReversedSetThatIsNoOtherHasItsOwnTable) {
+  const auto reverse_of = [](const std::string& ends, const std::string& file) {
+    const auto unigraph =
+        ParseUnigraph(std::string(kNodes) + Edge("e", "source: 'a' target: 'b'", "e.csv") +
+                      Edge("r", ends, file, true));
+    EXPECT_TRUE(unigraph.ok()) << unigraph.status();
+    const std::optional<size_t> set = unigraph->schema.edge_sets()[1].reverse_of;
+    EXPECT_EQ(unigraph->tables.size(), set.has_value() ? 2 : 3);
+    EXPECT_TRUE(set.has_value() || unigraph->tables[2].is_swapped);
+    return set;
+  };
+  EXPECT_EQ(reverse_of("source: 'b' target: 'a'", "e.csv"), 0);
+  EXPECT_EQ(reverse_of("source: 'b' target: 'a'", "r.csv"), std::nullopt);
+  EXPECT_EQ(reverse_of("source: 'a' target: 'b'", "e.csv"), std::nullopt);
+  EXPECT_EQ(reverse_of("source: 'a' target: 'a'", "e.csv"), std::nullopt);
+  EXPECT_EQ(reverse_of("source: 'b' target: 'b'", "e.csv"), std::nullopt);
+  // Other words are no reversal, and an id is no column.
+  const auto plain = ParseUnigraph(
+      std::string(kNodes) +
+      "node_sets { key: 'c' value { features { key: '#source' value { dtype: "
+      "DT_STRING } } features { key: '#target' value { dtype: DT_STRING } } metadata { filename: "
+      "'c.csv' } } } " +
+      Edge("e", "source: 'a' target: 'b'", "e.csv") +
+      "edge_sets { key: 'f' value { source: 'b' target: 'a' metadata { filename: 'e.csv' extra { "
+      "key: 'edge_type' value: 'forward' } extra { key: 'type' value: 'reversed' } } features { "
+      "key: '#id' value { dtype: DT_STRING } } features { key: 'w' value { dtype: DT_FLOAT } } } "
+      "}");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const SourceEdgeSetSpec& set = plain->schema.edge_sets()[1];
+  EXPECT_FALSE(set.reverse_of.has_value());
+  ASSERT_EQ(set.columns.size(), 1);
+  EXPECT_EQ(set.columns[0].name, "w");
+  EXPECT_FALSE(plain->tables[3].is_swapped);
+  EXPECT_TRUE(plain->tables[3].is_edges);
+  EXPECT_FALSE(plain->tables[1].is_edges);
+  EXPECT_TRUE(plain->schema.node_sets()[2].columns.empty());
+}
+
 TEST(ParseUnigraphTest, WhatHasNoMeaningIsRefused) {
   const std::string nodes = kNodes;
   const auto feature = [](const std::string& type) {
@@ -76,6 +116,10 @@ TEST(ParseUnigraphTest, WhatHasNoMeaningIsRefused) {
       {feature("dtype: DT_FLOAT shape { dim { size: 2 } dim { size: -1 } }"),
        "graph schema: node set 'c': feature 'f': dimension 1 is -1; it must be at least 1, or -1 "
        "for the first"},
+      {nodes + "edge_sets { key: 'e' value { source: 'a' target: 'b' metadata { filename: 'e.csv' "
+               "} features { key: 'f' value { dtype: DT_STRING shape { dim { size: 1 } } } } } }",
+       "graph schema: edge set 'e': feature 'f': strings are one a row here, the shape has 1 "
+       "dimensions"},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);
@@ -134,7 +178,8 @@ TEST(TableFormatOfTest, GoesByTheName) {
   for (const char* name : {"x.csv", "x.csv@2", "x-csv-*", "x.csv.gz", "mycsv.csv"}) {
     EXPECT_EQ(*TableFormatOf(name), TableFormat::kCsv) << name;
   }
-  for (const char* name : {"", "csv", "x.parquet", "xtfrx", "x.sstable"}) {
+  for (const char* name :
+       {"", "csv", "x.parquet", "xtfrx", "x_tfr", "tfr_x", "tfrs", "x.sstable"}) {
     EXPECT_EQ(TableFormatOf(name).status().code(), absl::StatusCode::kInvalidArgument) << name;
   }
 }

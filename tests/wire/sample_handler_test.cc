@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -18,6 +19,7 @@
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unreadable_graph.h"
 #include "tests/support/unwatched_streams.h"
 
 namespace packhouse {
@@ -424,6 +426,113 @@ TEST_F(SampleHandlerTest, SeedsByTextAreCutByTheirLengths) {
               StatusIs(absl::StatusCode::kNotFound, "seeds: node set 'n' has no node 'd'"));
   EXPECT_THAT(of("text { lengths: 'abc' }"),
               StatusIs(kInvalid, "seeds.ids.text.lengths: 3 bytes, must be a multiple of 4"));
+}
+
+// The ids of both ends must be sound, and of one kind.
+TEST_F(SampleHandlerTest, LinksByIdNeedTheIdsOfBothEnds) {
+  const auto seeds_of = [&](bool is_text, const std::string& ids, const auto& change) {
+    MemoryNodeSet numbered;
+    numbered.num_nodes = 2;
+    numbered.integer_ids = {5, 6};
+    MemoryNodeSet other = numbered;
+    if (is_text) {
+      other.integer_ids.clear();
+      other.text_ids = {"a", "bc"};
+    }
+    auto schema = SourceGraphSchema::Create({{"m", {}}, {"n", {}}}, {{"e", 0, 1, {}, {}}});
+    auto graph = std::make_unique<UnreadableGraph>(
+        MakeMemorySourceGraph(*std::move(schema), 1, {numbered, other}, {{{0}, {1}, {}}}).value());
+    change(*graph);
+    const OneGraphStore store(std::move(graph));
+    SampleHandler handler(
+        &store,
+        std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_, &memory_),
+        &memory_, &sampled_);
+    const auto accept = [&handler](const std::string& text) {
+      auto request = std::make_unique<v1::SampleRequest>();
+      EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+      return handler.Accept(std::move(request)).ToString();
+    };
+    EXPECT_EQ(
+        accept("open { sub_graphs { graph: 'g' link_edge_set: 'e' text: \"symmetric_link_seed_op "
+               "{ op_name: 'seed' } sampling_ops { op_name: 'a' input_op_names: 'seed' "
+               "edge_set_name: 'e' sample_size: 1 strategy: RANDOM_UNIFORM }\" } }"),
+        "OK");
+    return accept(absl::StrCat("seeds { seeds { ", ids, " } }"));
+  };
+  using Graph = UnreadableGraph;
+  const auto link = [](uint64_t source, uint64_t target) {
+    return absl::StrCat("ids { integers: '", absl::CEscape(Uint64sToWire({source, target})), "' }");
+  };
+  EXPECT_EQ(seeds_of(false, link(6, 5), [](Graph&) {}), "OK");
+  EXPECT_EQ(seeds_of(false, link(7, 5), [](Graph&) {}),
+            "NOT_FOUND: seeds: node set 'm' has no node 7");
+  EXPECT_EQ(seeds_of(false, link(5, 7), [](Graph&) {}),
+            "NOT_FOUND: seeds: node set 'n' has no node 7");
+  EXPECT_EQ(seeds_of(false, link(6, 5), [](Graph& g) { g.DamageIds(0); }),
+            "DATA_LOSS: " + Graph::DamageOf("ids 0", 16));
+  EXPECT_EQ(seeds_of(false, link(6, 5), [](Graph& g) { g.DamageIds(1); }),
+            "DATA_LOSS: " + Graph::DamageOf("ids 1", 16));
+  const std::string mixed =
+      "INVALID_ARGUMENT: seeds.ids: the ids of one end of links are integers, those of the other "
+      "are text: give rows or numbers";
+  EXPECT_EQ(seeds_of(true, link(6, 5), [](Graph&) {}), mixed);
+  EXPECT_EQ(seeds_of(true, "ids { text {} }", [](Graph&) {}), mixed);
+  EXPECT_EQ(seeds_of(false, absl::StrCat("rows: '", absl::CEscape(Uint64sToWire({1, 2})), "'"),
+                     [](Graph&) {}),
+            "OUT_OF_RANGE: seeds.rows: row 2 at position 0, node set 'n' has 2 rows");
+  EXPECT_EQ(seeds_of(false, "numbers: '\\0\\0\\0\\0' times: 'abc'", [](Graph&) {}),
+            "INVALID_ARGUMENT: seeds.times: 3 bytes, must be a multiple of 8");
+}
+
+// What is damaged ends the stream, after what was drawn before.
+TEST_F(SampleHandlerTest, DamageThatADrawMeetsEndsTheStream) {
+  for (const bool packs : {false, true}) {
+    auto graph = std::make_unique<UnreadableGraph>(SmallSourceGraph(kNodes));
+    graph->DamageNodeColumn(0, 0);
+    const OneGraphStore store(std::move(graph));
+    handler_ = std::make_unique<SampleHandler>(
+        &store,
+        std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_, &memory_),
+        &memory_, &sampled_);
+    ASSERT_THAT(Accept(Open(packs ? kPack : "")), IsOk());
+    TakeAll();
+    ASSERT_THAT(AcceptSeeds({1, 2, 3}), IsOk());
+    absl::Status failure;
+    EXPECT_THAT(TakeAll(&failure), SizeIs(0));
+    const auto damaged = StatusIs(absl::StatusCode::kDataLoss,
+                                  UnreadableGraph::DamageOf("node 0 0", 8 * uint64_t{kNodes}));
+    EXPECT_THAT(failure, damaged);
+    EXPECT_THAT(AcceptSeeds({1}), damaged);
+    handler_.reset();
+    EXPECT_EQ(memory_.held(), 0);
+  }
+  handler_ = NewHandler();
+}
+
+TEST_F(SampleHandlerTest, AStreamThatIsNotOpenWaitsForNothing) {
+  v1::SampleRequest open;
+  open.mutable_open();
+  EXPECT_TRUE(handler_->OpensOnStore(open));
+  EXPECT_FALSE(handler_->OpensOnStore(v1::SampleRequest()));
+  EXPECT_TRUE(handler_->MayBlock());
+  EXPECT_FALSE(handler_->IsBusy());
+  EXPECT_FALSE(handler_->IsWaiting());
+  EXPECT_EQ(handler_->NextDeadline(), absl::InfiniteFuture());
+  EXPECT_FALSE(handler_->Next().value().has_value());
+  ASSERT_THAT(Accept(Open("")), IsOk());
+  EXPECT_FALSE(handler_->OpensOnStore(open));
+  EXPECT_EQ(handler_->NextDeadline(), absl::InfiniteFuture());
+  TakeAll();
+  // No seeds are no graphs.
+  ASSERT_THAT(AcceptSeeds({}), IsOk());
+  EXPECT_FALSE(handler_->IsBusy());
+  EXPECT_THAT(TakeAll(), SizeIs(0));
+  ASSERT_THAT(Accept("flush { token: 3 }"), IsOk());
+  const std::vector<v1::SampleResponse> responses = TakeAll();
+  ASSERT_THAT(responses, SizeIs(1));
+  EXPECT_EQ(responses[0].flushed().token(), 3U);
+  EXPECT_EQ(responses[0].flushed().num_graphs(), 0U);
 }
 
 // Whatever finds no room, it is told, and nothing is held afterwards.

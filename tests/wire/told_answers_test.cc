@@ -2,6 +2,7 @@
 // told_fields_test.cc, and told_messages_test.cc for what no test of this program has seen told.
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,7 @@
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unreadable_graph.h"
 #include "tests/support/unwatched_streams.h"
 #include "tests/wire/told_fields.h"
 
@@ -374,6 +376,80 @@ TEST(ToldAnswersTest, RowsAreNoMoreThanAMessageMayHave) {
                                                  "456",
                                                  9));
   EXPECT_EQ(found.columns(1).lengths(), "");
+}
+
+// Nothing of what is damaged is told; edges need one order of the two.
+TEST(ToldAnswersTest, RowsThatCannotBeReadAreNotTold) {
+  using Graph = UnreadableGraph;
+  const auto graph_with = [](const auto& change) {
+    SourceColumnSpec column;
+    column.name = "x";
+    column.dtype = DType::kInt8;
+    MemoryNodeSet nodes;
+    nodes.num_nodes = 3;
+    nodes.text_ids = {"p", "q", "rst"};
+    nodes.columns = {{"abc", {}}};
+    MemoryEdgeSet edges;
+    edges.sources = {0, 0, 2, 1};
+    edges.targets = {1, 2, 0, 2};
+    edges.columns = {{"ghij", {}}};
+    auto schema =
+        SourceGraphSchema::Create({{"n", {column}}}, {{"e", 0, 0, {column}, std::nullopt}});
+    auto graph = std::make_unique<Graph>(
+        MakeMemorySourceGraph(*std::move(schema), /*version=*/42, {nodes}, {edges}).value());
+    change(*graph);
+    return graph;
+  };
+  const auto nodes = [&](bool by_id, const auto& change) {
+    v1::LookupNodesRequest request;
+    request.set_node_set("n");
+    request.set_all_columns(true);
+    request.set_with_rows(true);
+    request.set_numbers(Uint32sToWire({0, 1, 2}));
+    if (by_id) {
+      request.clear_numbers();
+      request.mutable_ids()->mutable_text()->set_data("rst");
+      request.mutable_ids()->mutable_text()->set_lengths(Uint32sToWire({3}));
+    }
+    MemoryHold hold;
+    return LookUpNodes(request, *graph_with(change), 1 << 20, nullptr, hold).status().ToString();
+  };
+  const auto edges = [&](const auto& change) {
+    v1::ReadEdgesRequest request;
+    request.set_edge_set("e");
+    request.set_num_edges(4);
+    request.set_all_columns(true);
+    request.set_with_rows(true);
+    MemoryHold hold;
+    const auto read = ReadEdges(request, *graph_with(change), 1 << 20, nullptr, hold);
+    if (!read.ok()) return read.status().ToString();
+    std::multiset<std::pair<uint32_t, uint32_t>> ends;
+    const std::vector<uint32_t> sources = Uint32sFromWire(read->sources());
+    for (size_t i = 0; i < sources.size(); ++i) {
+      ends.emplace(sources[i], Uint32sFromWire(read->targets())[i]);
+    }
+    const std::multiset<std::pair<uint32_t, uint32_t>> expected = {{0, 1}, {0, 2}, {1, 2}, {2, 0}};
+    EXPECT_EQ(ends, expected);
+    return std::string("OK");
+  };
+  const auto damage = [](absl::string_view array, uint64_t bytes) {
+    return "DATA_LOSS: " + Graph::DamageOf(array, bytes);
+  };
+  for (const bool by_id : {false, true}) {
+    EXPECT_EQ(nodes(by_id, [](Graph&) {}), "OK");
+    EXPECT_EQ(nodes(by_id, [](Graph& g) { g.DamageIds(0); }), damage("ids 0", 5));
+    EXPECT_EQ(nodes(by_id, [](Graph& g) { g.DamageNodeColumn(0, 0); }), damage("node 0 0", 3));
+    EXPECT_EQ(nodes(by_id, [](Graph& g) { g.DamageNodeRows(0); }), damage("node rows 0", 24));
+  }
+  const absl::Status none = absl::FailedPreconditionError("no such order");
+  const absl::Status lost = absl::DataLossError("rows are lost");
+  EXPECT_EQ(edges([](Graph&) {}), "OK");
+  EXPECT_EQ(edges([](Graph& g) { g.DamageEdgeColumn(0, 0); }), damage("edge 0 0", 4));
+  EXPECT_EQ(edges([](Graph& g) { g.DamageEdgeRows(0); }), damage("edge rows 0", 32));
+  EXPECT_EQ(edges([&](Graph& g) { g.RefuseBySource(0, none); }), "OK");
+  EXPECT_EQ(edges([&](Graph& g) { g.RefuseBySource(0, lost); }), lost.ToString());
+  EXPECT_EQ(edges([&](Graph& g) { g.RefuseByTarget(0, lost); }), lost.ToString());
+  EXPECT_EQ(edges([&](Graph& g) { g.RefuseByTarget(0, none); }), none.ToString());
 }
 
 // Each way to name nodes says what is wrong with it.
