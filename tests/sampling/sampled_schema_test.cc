@@ -20,6 +20,7 @@
 #include "service/wings/tfgnn/graph_sets.h"
 #include "tests/sampling/sampling_worlds.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unreadable_graph.h"
 
 namespace packhouse {
 namespace {
@@ -369,6 +370,97 @@ TEST_F(SampledSchemaTest, NamesThatClashAreRefused) {
   EXPECT_TRUE(SampledSchema::Create(sampler.plan(), *graph, {}).ok());
   EXPECT_THAT(SampledSchema::Create(sampler.plan(), *graph, {true, true, false}).status().message(),
               HasSubstr("'a.#number': is listed twice"));
+  // Steps of a ragged feature are rows of their own.
+  MemoryNodeSet ragged;
+  ragged.num_nodes = 1;
+  ragged.columns = {{"x", {0, 1}}};
+  MemoryNodeSet other;
+  other.num_nodes = 1;
+  const auto steps = MakeGraph({{"a", {{"x", DType::kInt8, {}, true, false}}}, {"a.x", {}}},
+                               {{"e", 0, 1, {}, std::nullopt}}, {ragged, other}, {{{0}, {0}, {}}});
+  const Sampler of_both = SamplerOf(*steps, SpecOf("a", {UniformOp("h", {"seed"}, "e", 1)}));
+  EXPECT_THAT(SampledSchema::Create(of_both.plan(), *steps, {}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a.x'")));
+}
+
+TEST_F(SampledSchemaTest, FeaturesMayHaveTheNamesOfIdsAndOfEnds) {
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 1;
+  nodes.integer_ids = {70};
+  nodes.columns = {ColumnOf<int8_t>({5})};
+  const auto graph = MakeGraph({{"a", {{"#id", DType::kInt8, {}, false, false}}}},
+                               {{"e", 0, 0, {{"target", DType::kInt8, {}, false, false}}, {}}},
+                               {nodes}, {{{0}, {0}, {ColumnOf<int8_t>({3})}}});
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 1)}));
+  const auto names = [&](SampledPayload payload) {
+    std::vector<std::pair<std::string, DType>> all;
+    const SampledSchema schema = SampledSchema::Create(sampler.plan(), *graph, payload).value();
+    for (const TensorSpec& tensor : schema.schema().tensors()) {
+      all.emplace_back(tensor.name, tensor.dtype);
+    }
+    return all;
+  };
+  using Names = std::vector<std::pair<std::string, DType>>;
+  SampledPayload payload;
+  payload.ids = true;
+  EXPECT_EQ(names(payload), Names({{"a.#id", DType::kInt8},
+                                   {"e.#source", DType::kInt32},
+                                   {"e.#target", DType::kInt32},
+                                   {"e.target", DType::kInt8}}));
+  payload.features = false;
+  EXPECT_EQ(
+      names(payload),
+      Names({{"a.#id", DType::kInt64}, {"e.source", DType::kInt32}, {"e.target", DType::kInt32}}));
+}
+
+TEST_F(SampledSchemaTest, LimitsAreOfAllComponents) {
+  const Sampler sampler = SamplerOf(*graph_, Spec());
+  PH_ASSERT_OK_AND_ASSIGN(const SampledSchema schema,
+                          SampledSchema::Create(sampler.plan(), *graph_, {}));
+  const size_t count = schema.schema().num_components();
+  const std::vector<uint32_t> seeds = {0};
+  DrawRequest request;
+  request.seeds = seeds;
+  SamplerScratch scratch;
+  SampledGraph result;
+  std::vector<uint32_t> tuple;
+  for (const size_t size : {size_t{1}, count - 1, count, count + 1}) {
+    const std::vector<uint32_t> limits(size, 100);
+    const absl::Status drawn = schema.DrawWithin(sampler, request, limits, scratch, result, tuple);
+    if (size == count) {
+      EXPECT_THAT(drawn, IsOk());
+    } else {
+      EXPECT_THAT(drawn, StatusIs(absl::StatusCode::kInvalidArgument,
+                                  absl::StrCat("limits of ", size,
+                                               " components, but sub-graphs have ", count)));
+    }
+  }
+}
+
+// Numbers of rows that came with the graph are looked at before they are taken.
+TEST_F(SampledSchemaTest, DamagedRowsOfImportsAreNotTaken) {
+  for (const bool of_edges : {false, true}) {
+    UnreadableGraph graph(GraphOf(3, {{0, 1}, {0, 2}}));
+    if (of_edges) {
+      graph.DamageEdgeRows(0);
+    } else {
+      graph.DamageNodeRows(0);
+    }
+    const Sampler sampler = SamplerOf(graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 2)}));
+    SampledPayload payload;
+    payload.rows = true;
+    PH_ASSERT_OK_AND_ASSIGN(const SampledSchema schema,
+                            SampledSchema::Create(sampler.plan(), graph, payload));
+    const std::vector<uint32_t> seeds = {0};
+    DrawRequest request;
+    request.seeds = seeds;
+    SampledChunk chunk(&schema);
+    EXPECT_THAT(chunk.Append(Draw(sampler, request)),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         of_edges ? UnreadableGraph::DamageOf("edge rows 0", 16)
+                                  : UnreadableGraph::DamageOf("node rows 0", 24)));
+    EXPECT_EQ(chunk.num_graphs(), 0U);
+  }
 }
 
 }  // namespace

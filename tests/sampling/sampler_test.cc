@@ -7,6 +7,8 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +21,7 @@
 #include "tests/sampling/sampling_worlds.h"
 #include "tests/sampling/slow_sampler.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unreadable_graph.h"
 
 namespace packhouse {
 namespace {
@@ -246,6 +249,80 @@ TEST(SamplerTest, DrawsOfADamagedGraphAreDataLoss) {
       EXPECT_THAT(status.message(), HasSubstr("is damaged"));
     }
   }
+}
+
+// Whatever a draw reads must be there, and sound; of induced edges one order is enough.
+TEST(SamplerTest, AGraphThatCannotBeReadIsNotDrawnFrom) {
+  const SourceColumnSpec time = {"t", DType::kInt64, {}, false, false};
+  const SourceColumnSpec weight = {"w", DType::kFloat32, {}, false, false};
+  tfgnn::SamplingOp op = UniformOp("h", {"seed"}, "e", 5);
+  op.strategy = tfgnn::SamplingStrategy::kRandomWeighted;
+  SamplingOptions options;
+  options.weight_column = "w";
+  options.induced = true;
+  options.induced_edge_sets = {"f"};
+  std::optional<SampledEdges> induced;
+  const auto read = [&](const auto& change) {
+    MemoryNodeSet nodes;
+    nodes.num_nodes = 2;
+    nodes.columns = {ColumnOf<int64_t>({9, 9})};
+    const MemoryEdgeSet weighted = {
+        {0, 0}, {0, 1}, {ColumnOf<int64_t>({3, 4}), ColumnOf<float>({1, 2})}};
+    const MemoryEdgeSet timed = {{0, 1, 0}, {1, 0, 0}, {ColumnOf<int64_t>({3, 4, 5})}};
+    UnreadableGraph graph(
+        MakeGraph({{"a", {time}}, {"b", {time}}},
+                  {{"e", 0, 1, {time, weight}, std::nullopt}, {"f", 0, 1, {time}, std::nullopt}},
+                  {nodes, nodes}, {weighted, timed}));
+    change(graph);
+    auto plan = SamplingPlan::Create(graph.schema(), SpecOf("a", {op}), options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const auto sampler =
+        Sampler::Create(std::make_shared<const SamplingPlan>(*std::move(plan)), &graph);
+    if (!sampler.ok()) return sampler.status().ToString();
+    DrawRequest request = SeedsOf({0});
+    request.time = 9;
+    const SampledGraph sampled = Draw(*sampler, request);
+    EXPECT_EQ(sampled.edge_sets[1].sources.size(), 2U);
+    if (!induced) induced = sampled.edge_sets[1];
+    EXPECT_EQ(sampled.edge_sets[1].sources, induced->sources);
+    EXPECT_EQ(sampled.edge_sets[1].targets, induced->targets);
+    return std::string("OK");
+  };
+  using Graph = UnreadableGraph;
+  const auto damage = [](absl::string_view array, uint64_t bytes) {
+    return "DATA_LOSS: " + Graph::DamageOf(array, bytes);
+  };
+  const absl::Status none = absl::FailedPreconditionError("no such order");
+  const absl::Status other = absl::FailedPreconditionError("nor this one");
+  const absl::Status lost = absl::DataLossError("rows are lost");
+  for (const bool by_nodes : {false, true}) {
+    options.node_time_column = by_nodes ? "t" : "";
+    options.edge_time_column = by_nodes ? "" : "t";
+    const auto said = [](bool is_read, const std::string& damaged) {
+      return is_read ? damaged : std::string("OK");
+    };
+    EXPECT_EQ(read([](Graph&) {}), "OK");
+    EXPECT_EQ(read([](Graph& g) { g.DamageNodeColumn(0, 0); }),
+              said(by_nodes, damage("node 0 0", 16)));
+    EXPECT_EQ(read([](Graph& g) { g.DamageNodeColumn(1, 0); }),
+              said(by_nodes, damage("node 1 0", 16)));
+    EXPECT_EQ(read([](Graph& g) { g.DamageEdgeColumn(0, 0); }),
+              said(!by_nodes, damage("edge 0 0", 16)));
+    EXPECT_EQ(read([](Graph& g) { g.DamageEdgeColumn(0, 1); }), damage("edge 0 1", 8));
+    EXPECT_EQ(read([](Graph& g) { g.DamageEdgeColumn(1, 0); }),
+              said(!by_nodes, damage("edge 1 0", 24)));
+  }
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseBySource(0, none); }), none.ToString());
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseByTarget(0, lost); }), "OK");
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseBySource(1, none); }), "OK");
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseByTarget(1, none); }), "OK");
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseBySource(1, lost); }), lost.ToString());
+  EXPECT_EQ(read([&](Graph& g) { g.RefuseByTarget(1, lost); }), lost.ToString());
+  EXPECT_EQ(read([&](Graph& g) {
+              g.RefuseBySource(1, none);
+              g.RefuseByTarget(1, other);
+            }),
+            none.ToString());
 }
 
 TEST(SamplerTest, NoSeedsGiveAnEmptySubgraph) {
