@@ -11,16 +11,16 @@
 
 namespace packhouse {
 
-bool PlanningTurn::GivenUp() {
+bool PlanningTurn::YieldTurn() {
   if (cancelled()) return true;
   // Both are written by this thread while it is at work, or before it is woken.
   if (state_ == State::kAtWork && pool_->clock_->Now() < slice_end_) return false;
   return pool_->Pause(*this);
 }
 
-bool PlanningTurn::GivenUpWhileWaiting() { return pool_->Rest(*this); }
+bool PlanningTurn::LeaveTurn() { return pool_->Rest(*this); }
 
-bool PlanningTurn::GivenUpIn(absl::string_view where) { return pool_->PauseIn(*this, where); }
+bool PlanningTurn::YieldTurnIn(absl::string_view where) { return pool_->PauseIn(*this, where); }
 
 void PlanningTurn::Cancel() { pool_->Cancel(*this); }
 
@@ -86,7 +86,7 @@ void PlanningPool::Hurry(PlanningTurn& turn) {
   turn.is_background_ = false;
   // If there is no memory for its place among the calls, it stays where it is.
   Lane* to = nullptr;
-  const bool has_place = HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const bool has_place = RunWithinMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     to = &LaneFor(turn);
     if (turn.state_ == State::kParked) to->parked.push_back(&turn);
     if (turn.state_ != State::kQueued) return;
@@ -151,7 +151,7 @@ void PlanningPool::Dequeue(const PlanningTurn& turn) {
 }
 
 bool PlanningPool::TryGiveTurns() {
-  return HasMemoryFor([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { GiveTurns(); });
+  return RunWithinMemory([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { GiveTurns(); });
 }
 
 void PlanningPool::GiveTurnsWhenPossible() {
@@ -372,7 +372,7 @@ void PlanningPool::Run() {
       job = std::move(turn->job_);
     }
     // The job ends its call itself if it can. An exception that gets here has ended nothing.
-    HasMemoryFor(job);
+    RunWithinMemory(job);
     job = nullptr;
     absl::MutexLock lock(&mutex_);
     ++num_idle_;

@@ -2,8 +2,8 @@
 // time.
 //
 // Flow: each call has a PlanningTurn. Submit() queues its job, which runs on a thread of the pool.
-// The job asks GivenUp() now and then, as planners do (algorithms/planning/work_budget.h). In
-// GivenUp() it waits when its slice is over and it is another call's turn.
+// The job asks YieldTurn() now and then, as planners do (algorithms/planning/work_budget.h). In
+// YieldTurn() it waits when its slice is over and it is another call's turn.
 //
 // Implementation: a call that has begun keeps its thread until it ends. So there are more threads
 // than turns; threads without a turn wait.
@@ -54,15 +54,15 @@ class PlanningTurn {
   // Whether the call was cancelled. If its slice is over, or it had none, blocks until it is this
   // call's turn or it is cancelled. So do not call it under a lock that others need. Otherwise
   // cheap.
-  bool GivenUp();
+  bool YieldTurn();
 
   // The same, for a call that is about to wait for another call's result. Gives the turn to others
-  // and never blocks. The next GivenUp() waits for a turn.
-  bool GivenUpWhileWaiting();
+  // and never blocks. The next YieldTurn() waits for a turn.
+  bool LeaveTurn();
 
-  // The namespace that the call works for, once its request was read; waits as GivenUp() if the
+  // The namespace that the call works for, once its request was read; waits as YieldTurn() if the
   // namespace has its share of the turns already. May be called once.
-  bool GivenUpIn(absl::string_view where);
+  bool YieldTurnIn(absl::string_view where);
 
   // To be called when nobody waits for the call any more. If its job has not begun, it runs at once
   // on this thread and finds itself cancelled. If it waits for its turn, it goes on.

@@ -42,14 +42,14 @@ void WorkerPool::Run() {
       mutex_.Await(absl::Condition(this, &WorkerPool::HasNews));
       if (jobs_.empty() && first_.empty()) return;
       queue = &NextQueue();
-      if (!HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { turn = queue->Pop(); })) {
+      if (!RunWithinMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { turn = queue->Pop(); })) {
         WaitForMemory();
         continue;
       }
       first_in_a_row_ = queue == &first_ ? first_in_a_row_ + 1 : 0;
     }
     const absl::Time begun = clock_->Now();
-    for (int tries = 1; !HasMemoryFor(turn.item) && tries < kTries; ++tries) {
+    for (int tries = 1; !RunWithinMemory(turn.item) && tries < kTries; ++tries) {
       absl::MutexLock lock(&mutex_);
       WaitForMemory();
     }

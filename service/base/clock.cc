@@ -44,7 +44,7 @@ void SystemClock::Run() {
       if (due_.empty() || due_.begin()->first > Now()) continue;
       next = due_.extract(due_.begin());
     }
-    if (HasMemoryFor(next.mapped())) continue;
+    if (RunWithinMemory(next.mapped())) continue;
     next.key() = Now() + kRetry;
     absl::MutexLock lock(&mutex_);
     due_.insert(std::move(next));

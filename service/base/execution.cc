@@ -68,11 +68,11 @@ void Pause(absl::Duration length) { Execution::Current().Pause(length); }
 
 Repeating::Repeating(std::function<absl::Duration()> pause, std::function<void()> work)
     : thread_([this, pause = std::move(pause), work = std::move(work)] {
-        while (!stop_.WaitForNotificationWithTimeout(pause())) HasMemoryFor(work);
+        while (!stop_.WaitForNotificationWithTimeout(pause())) RunWithinMemory(work);
       }) {}
 
 void Wake(const std::function<void()>& wake) {
-  for (int tries = 1; !HasMemoryFor(wake) && tries < kWakeTries; ++tries) {
+  for (int tries = 1; !RunWithinMemory(wake) && tries < kWakeTries; ++tries) {
     Pause(absl::ZeroDuration());
   }
 }

@@ -43,7 +43,7 @@ void LimitedLog::ForgetQuiet(absl::Time now) {
 void LimitedLog::Log(absl::string_view key, LogLevel level, absl::string_view event,
                      absl::Span<const LogField> fields) {
   // Logging must not make the caller's work fail.
-  HasMemoryFor([&] { LogIfThereIsMemory(key, level, event, fields); });
+  RunWithinMemory([&] { LogIfThereIsMemory(key, level, event, fields); });
 }
 
 void LimitedLog::LogIfThereIsMemory(absl::string_view key, LogLevel level, absl::string_view event,
@@ -73,7 +73,7 @@ void LimitedLog::LogIfThereIsMemory(absl::string_view key, LogLevel level, absl:
 }
 
 void LimitedLog::LogSuppressed() {
-  HasMemoryFor([this] { LogSuppressedIfThereIsMemory(); });
+  RunWithinMemory([this] { LogSuppressedIfThereIsMemory(); });
 }
 
 void LimitedLog::LogSuppressedIfThereIsMemory() {

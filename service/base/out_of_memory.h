@@ -23,7 +23,7 @@ void CountOutOfMemory();
 // then work() has stopped midway, its locks are released, and the failure is counted. The caller
 // must leave consistent data behind, and do the work again or report it.
 template <typename Work>
-bool HasMemoryFor(Work&& work) {
+bool RunWithinMemory(Work&& work) {
   try {
     work();
     return true;

@@ -82,7 +82,7 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
 
 bool SaveHistograms(rpc::Server& server, LimitedLog& log) {
   bool is_saved = false;
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     const absl::Status saved = server.SaveHistograms();
     is_saved = saved.ok();
     if (!saved.ok()) {

@@ -121,7 +121,7 @@ void JournalFiles::OnEnded(const EndedCall& call) {
   const absl::Time now = now_();
   const bool is_refused = IsRefusal(call.status.code());
   const bool is_unknown = call.status.code() == absl::StatusCode::kUnauthenticated;
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     uint64_t left_out = 0;
     if (audit_ != nullptr && (call.record.may_change || is_refused) &&
         (!is_unknown || TakeRoom(now, left_out))) {

@@ -41,7 +41,7 @@ class PlanningPoolTest : public ::testing::Test {
   std::function<void(PlanningTurn&)> Plan(int slices, std::function<void()> begins) {
     return [this, slices, begins = std::move(begins)](PlanningTurn& turn) {
       for (int slice = 0; slice < slices; ++slice) {
-        if (turn.GivenUp()) return;
+        if (turn.YieldTurn()) return;
         begins();
         clock_.Advance(PlanningPool::kSlice);
       }
@@ -132,7 +132,7 @@ TEST_F(PlanningPoolTest, ShortPlansPassLongOnes) {
   std::vector<std::shared_ptr<PlanningTurn>> endless;
   for (int i = 0; i < 6; ++i) {
     endless.push_back(Submit(pool, "client", [&](PlanningTurn& turn) {
-      while (!turn.GivenUp()) clock_.Advance(absl::Milliseconds(1));
+      while (!turn.YieldTurn()) clock_.Advance(absl::Milliseconds(1));
     }));
   }
   for (int i = 0; i < kShort; ++i) {
@@ -151,7 +151,7 @@ TEST_F(PlanningPoolTest, ACancelledCallLeavesTheQueueAtOnce) {
   Submit(pool, "client", [&](PlanningTurn&) { cancelled.wait(); });
   std::thread::id ran_by;
   const auto queued = Submit(pool, "client", [&](PlanningTurn& turn) {
-    EXPECT_TRUE(turn.GivenUp());
+    EXPECT_TRUE(turn.YieldTurn());
     ran_by = std::this_thread::get_id();
   });
   queued->Cancel();
@@ -166,8 +166,8 @@ TEST_F(PlanningPoolTest, ACallCancelledBeforehandNeverWaits) {
   turn->Cancel();
   pool.Submit(turn, [&] { cancelled = turn.get(); });
   EXPECT_EQ(cancelled, turn.get());
-  EXPECT_TRUE(turn->GivenUp());
-  EXPECT_TRUE(turn->GivenUpWhileWaiting());
+  EXPECT_TRUE(turn->YieldTurn());
+  EXPECT_TRUE(turn->LeaveTurn());
 }
 
 // As long as it lives, the calling thread has no memory to begin another.
@@ -206,7 +206,7 @@ TEST_F(PlanningPoolTest, ACallCancelledBetweenItsTurnsGoesOn) {
   std::latch end(1);
   PlanningPool pool(&clock_, 1);
   const auto cancelled = Submit(pool, "a", [&](PlanningTurn& turn) {
-    while (!turn.GivenUp()) clock_.Advance(PlanningPool::kSlice);
+    while (!turn.YieldTurn()) clock_.Advance(PlanningPool::kSlice);
     gone.count_down();
   });
   Submit(pool, "b", [&](PlanningTurn&) {
@@ -226,9 +226,9 @@ TEST_F(PlanningPoolTest, WaitingForAnotherTakesNoTurn) {
   PlanningPool pool(&clock_, 1);
   for (int i = 0; i < 3; ++i) {
     Submit(pool, absl::StrCat("waits ", i), [&](PlanningTurn& turn) {
-      EXPECT_FALSE(turn.GivenUpWhileWaiting());
+      EXPECT_FALSE(turn.LeaveTurn());
       made.wait();
-      EXPECT_FALSE(turn.GivenUp());
+      EXPECT_FALSE(turn.YieldTurn());
       done.count_down();
     });
   }
@@ -250,7 +250,7 @@ TEST_F(PlanningPoolTest, WaitingForAStoreTakesNoTurn) {
     const CallerScope scope(&caller);
     EXPECT_TRUE(BeginWait().ok());
     answered.wait();
-    EXPECT_FALSE(turn.GivenUp());
+    EXPECT_FALSE(turn.YieldTurn());
     turn.Cancel();
     EXPECT_TRUE(absl::IsCancelled(CheckCaller()));
     done.count_down();
@@ -281,7 +281,7 @@ TEST_F(PlanningPoolTest, ANamespaceHasNoMoreThanItsShare) {
     for (int call = 0; call < 24; ++call) {
       const bool is_bounded = call % 3 != 0;
       Submit(pool, absl::StrCat("client ", call % 5), [&, is_bounded](PlanningTurn& turn) {
-        if (turn.GivenUpIn(is_bounded ? "bounded" : "free")) return;
+        if (turn.YieldTurnIn(is_bounded ? "bounded" : "free")) return;
         for (int slice = 0; slice < 5; ++slice) {
           if (is_bounded) {
             const int now = ++at_work;
@@ -295,7 +295,7 @@ TEST_F(PlanningPoolTest, ANamespaceHasNoMoreThanItsShare) {
             ++others;
           }
           clock_.Advance(PlanningPool::kSlice);
-          if (turn.GivenUp()) return;
+          if (turn.YieldTurn()) return;
         }
       });
     }
@@ -319,7 +319,7 @@ TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
     return quotas;
   });
   Submit(pool, "a", [&](PlanningTurn& turn) {
-    EXPECT_FALSE(turn.GivenUpIn("x"));
+    EXPECT_FALSE(turn.YieldTurnIn("x"));
     has_share.count_down();
     may_end.wait();
   });
@@ -327,7 +327,7 @@ TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
   EXPECT_EQ(pool.ShareOf("x"), 0.5);
   EXPECT_EQ(pool.ShareOf("y"), 0);
   const auto waiting = Submit(pool, "b", [&](PlanningTurn& turn) {
-    was_given_up = turn.GivenUpIn("x");
+    was_given_up = turn.YieldTurnIn("x");
     ended.count_down();
   });
   waiting->Cancel();
@@ -348,12 +348,12 @@ TEST_F(PlanningPoolTest, CallsOfOneNamespaceShareItsTurns) {
     });
     const auto plan = [&](const char* name) {
       Submit(pool, name, [&, name](PlanningTurn& turn) {
-        bool is_given_up = turn.GivenUpIn("x");
+        bool is_given_up = turn.YieldTurnIn("x");
         for (int slice = 0; slice < 5 && !is_given_up; ++slice) {
           turns += name;
           is_parked.wait();
           clock_.Advance(PlanningPool::kSlice);
-          is_given_up = turn.GivenUp();
+          is_given_up = turn.YieldTurn();
         }
       });
     };
@@ -377,7 +377,7 @@ TEST_F(PlanningPoolTest, ANamespaceHasItsWholeShare) {
   });
   for (const char* const client : {"a", "b"}) {
     Submit(pool, client, [&](PlanningTurn& turn) {
-      EXPECT_FALSE(turn.GivenUpIn("x"));
+      EXPECT_FALSE(turn.YieldTurnIn("x"));
       have_share.count_down();
       may_end.wait();
     });
@@ -437,7 +437,7 @@ TEST_F(PlanningPoolTest, ThreadsAreBoundedAndHalfAreForClientsThatHaveNone) {
     const auto begin = [&](const ClientId& client, size_t expected) {
       Submit(pool, client, [&](PlanningTurn& turn) {
         ++begun;
-        turn.GivenUpWhileWaiting();
+        turn.LeaveTurn();
         may_end.wait();
       });
       while (begun < expected) std::this_thread::yield();
@@ -515,11 +515,11 @@ TEST_F(PlanningPoolTest, TheBackgroundGivesWayToACallThatComes) {
   Submit(
       pool, "client",
       [&](PlanningTurn& turn) {
-        EXPECT_FALSE(turn.GivenUp());
+        EXPECT_FALSE(turn.YieldTurn());
         begun.count_down();
         came.wait();
         clock_.Advance(PlanningPool::kSlice);
-        EXPECT_FALSE(turn.GivenUp());
+        EXPECT_FALSE(turn.YieldTurn());
         EXPECT_TRUE(is_done);
       },
       kBackground);
@@ -541,7 +541,7 @@ TEST_F(PlanningPoolTest, NoMoreOfTheBackgroundBeginsThanThereAreTurns) {
           pool, absl::StrCat("client ", i),
           [&](PlanningTurn& turn) {
             if (++begun > 2) return;
-            turn.GivenUpWhileWaiting();
+            turn.LeaveTurn();
             two.count_down();
             resting.wait();
           },
@@ -572,7 +572,7 @@ TEST_F(PlanningPoolTest, WhatIsHurriedIsACall) {
       std::latch at_work(1);
       endless = Submit(pool, "calls", [&](PlanningTurn& turn) {
         bool is_first = true;
-        while (!turn.GivenUp()) {
+        while (!turn.YieldTurn()) {
           if (std::exchange(is_first, false)) at_work.count_down();
           clock_.Advance(PlanningPool::kSlice);
         }
@@ -585,13 +585,13 @@ TEST_F(PlanningPoolTest, WhatIsHurriedIsACall) {
         pool, "client",
         [&](PlanningTurn& own) {
           begun.count_down();
-          if (state == "resting") own.GivenUpWhileWaiting();
+          if (state == "resting") own.LeaveTurn();
           if (state == "at work" || state == "resting") hurried.wait();
           // Until the endless call, which has the turn, gives way.
           clock_.Advance(PlanningPool::kSlice);
-          EXPECT_FALSE(own.GivenUp());
+          EXPECT_FALSE(own.YieldTurn());
           clock_.Advance(PlanningPool::kSlice);
-          EXPECT_FALSE(own.GivenUp());
+          EXPECT_FALSE(own.YieldTurn());
           done.count_down();
         },
         kBackground);

@@ -157,7 +157,8 @@ TEST(SeededExecutionTest, PoolsRunEachJobOnce) {
             &planning, client,
             i % 4 == 0 ? PlanningTurn::Urgency::kBackground : PlanningTurn::Urgency::kCall));
         planning.Submit(turns.back(), [&runs, i, turn = turns.back()] {
-          for (int slice = 0; slice < 3 && !turn->GivenUp(); ++slice) Pause(absl::Milliseconds(15));
+          for (int slice = 0; slice < 3 && !turn->YieldTurn(); ++slice)
+            Pause(absl::Milliseconds(15));
           ++runs[20 + i];
         });
       }

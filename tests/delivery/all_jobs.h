@@ -44,33 +44,34 @@ class AllJobs {
   void PlanInBackground(Loader::PlanExecutor executor) {
     loader_.PlanInBackground(std::move(executor));
   }
-  absl::StatusOr<Loader::Description> Describe(EpochRequest request, const GivenUp& given_up = {},
+  absl::StatusOr<Loader::Description> Describe(EpochRequest request,
+                                               const Cancellation& cancellation = {},
                                                const Loader::Sharer& sharer = {}) {
     const auto of_request = job(request.key.job);
-    return loader_.Describe(of_request.get(), std::move(request), given_up, sharer);
+    return loader_.Describe(of_request.get(), std::move(request), cancellation, sharer);
   }
   absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(EpochRequest request, JoinRequest join,
                                                          size_t max_in_flight,
                                                          std::function<void()> wake,
-                                                         const GivenUp& given_up = {}) {
+                                                         const Cancellation& cancellation = {}) {
     auto of_request = job(request.key.job);
     return loader_.StartLoad(std::move(of_request), std::move(request), std::move(join),
-                             max_in_flight, std::move(wake), given_up);
+                             max_in_flight, std::move(wake), cancellation);
   }
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
                                                     size_t max_in_flight,
                                                     std::function<void()> wake,
-                                                    const GivenUp& given_up = {}) {
+                                                    const Cancellation& cancellation = {}) {
     auto of_request = job(request.key.job);
     return loader_.Load(std::move(of_request), std::move(request), std::move(join), max_in_flight,
-                        std::move(wake), given_up);
+                        std::move(wake), cancellation);
   }
   absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
                                                        EvaluationRequest evaluation,
                                                        const ClientId& client = {},
                                                        std::function<void()> wake = nullptr,
-                                                       const GivenUp& given_up = {}) {
-    return loader_.Evaluate(request, std::move(evaluation), client, std::move(wake), given_up);
+                                                       const Cancellation& cancellation = {}) {
+    return loader_.Evaluate(request, std::move(evaluation), client, std::move(wake), cancellation);
   }
   absl::StatusOr<Job::Opened> OpenedNear(const EpochKey& key) {
     return job(key.job)->OpenedNear(key.epoch);
@@ -82,8 +83,8 @@ class AllJobs {
   }
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Rebuild(EpochRequest request,
                                                                const Job::Opened& opened,
-                                                               const GivenUp& given_up) {
-    return loader_.Rebuild(std::move(request), opened, given_up);
+                                                               const Cancellation& cancellation) {
+    return loader_.Rebuild(std::move(request), opened, cancellation);
   }
   absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
                                                 uint64_t generation,

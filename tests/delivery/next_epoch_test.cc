@@ -65,9 +65,9 @@ class NextEpochTest : public ::testing::Test {
     };
   }
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(uint64_t epoch,
-                                                    const GivenUp& given_up = Never) {
+                                                    const Cancellation& cancellation = Never) {
     return jobs_->Load(
-        Request(epoch), Rank(0, 1), 4, [] {}, given_up);
+        Request(epoch), Rank(0, 1), 4, [] {}, cancellation);
   }
   // Whether opening it plans and mixes nothing: a ready epoch is given to whoever asks.
   bool IsReady(uint64_t epoch) {
@@ -75,8 +75,8 @@ class NextEpochTest : public ::testing::Test {
     EXPECT_TRUE(session.ok() || absl::IsCancelled(session.status())) << session.status();
     return session.ok();
   }
-  void Run(const GivenUp& given_up = Never) {
-    for (const auto& work : std::exchange(works_, {})) work(given_up);
+  void Run(const Cancellation& cancellation = Never) {
+    for (const auto& work : std::exchange(works_, {})) work(cancellation);
   }
   bool Holds() { return jobs_->job("job")->next().has_made(); }
   // All batches of an epoch that is loaded: the ids of their graphs.

@@ -94,8 +94,8 @@ struct Engine {
           const auto turn =
               std::make_shared<PlanningTurn>(&planning, client, PlanningTurn::Urgency::kBackground);
           planning.Submit(turn, [turn, work = std::move(work)] {
-            work(GivenUp([turn] { return turn->GivenUp(); },
-                         [turn] { return turn->GivenUpWhileWaiting(); }));
+            work(Cancellation([turn] { return turn->YieldTurn(); },
+                              [turn] { return turn->LeaveTurn(); }));
           });
           return [turn] { turn->Hurry(); };
         });

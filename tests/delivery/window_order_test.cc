@@ -385,9 +385,9 @@ TEST(WindowOrderTest, ACallThatIsGivenUpDoesNotWaitForItsWindow) {
   Loader::Planning held;
   world.loader().PlanInBackground([&held](const ClientId&, Loader::WindowOrder,
                                           Loader::Planning work) { held = std::move(work); });
-  const GivenUp given_up([] { return false; }, [] { return true; });
+  const Cancellation cancellation([] { return false; }, [] { return true; });
   EXPECT_THAT(world.loader().Load(
-                  world.RequestOf("job"), OneRank(), 4, [] {}, given_up),
+                  world.RequestOf("job"), OneRank(), 4, [] {}, cancellation),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
   ASSERT_TRUE(held);
   // Nobody wants it any more, which it knows without asking.

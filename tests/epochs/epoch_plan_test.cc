@@ -887,9 +887,9 @@ TEST(EpochCatalogTest, JobsThatOpenOneEpochTogetherDrawItOnce) {
     request.key.job = "first";
     std::thread first([&] {
       if (in_background) {
-        EXPECT_THAT(catalog.PrepareAhead(request, GivenUp(ask), std::nullopt, hurry), IsOk());
+        EXPECT_THAT(catalog.PrepareAhead(request, Cancellation(ask), std::nullopt, hurry), IsOk());
       } else {
-        EXPECT_THAT(catalog.Prepare(request, GivenUp(ask)), IsOk());
+        EXPECT_THAT(catalog.Prepare(request, Cancellation(ask)), IsOk());
       }
     });
     is_drawing.WaitForNotification();
@@ -905,7 +905,7 @@ TEST(EpochCatalogTest, JobsThatOpenOneEpochTogetherDrawItOnce) {
       if (!is_waited_for.HasBeenNotified()) is_waited_for.Notify();
       return false;
     };
-    EXPECT_THAT(catalog.Prepare(others, GivenUp(drawing, waiting)), IsOk());
+    EXPECT_THAT(catalog.Prepare(others, Cancellation(drawing, waiting)), IsOk());
     first.join();
     EXPECT_EQ(num_drawing, 1);
     EXPECT_EQ(num_hurried, in_background ? 1 : 0);

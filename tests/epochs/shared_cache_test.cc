@@ -219,15 +219,15 @@ TEST(SharedCacheTest, ManyWhoAskAtOnceShareWhatOneMakes) {
         if (random.Below(16) == 0) cache.ForgetOldest();
         uint64_t patience = random.Below(4);
         bool has_left = false;
-        const auto given_up = [&] {
+        const auto is_cancelled = [&] {
           if (patience-- == 0) has_left = true;
           if (has_left) patience = 0;
           return has_left;
         };
         const auto value =
-            cache.Get(absl::StrCat(key), given_up, [&]() -> absl::StatusOr<Cache::Pointer> {
+            cache.Get(absl::StrCat(key), is_cancelled, [&]() -> absl::StatusOr<Cache::Pointer> {
               EXPECT_EQ(making[key].fetch_add(1), 0);
-              const bool gone = given_up();
+              const bool gone = is_cancelled();
               std::this_thread::yield();
               EXPECT_EQ(making[key].fetch_sub(1), 1);
               if (gone) return absl::CancelledError("left");

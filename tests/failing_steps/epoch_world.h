@@ -19,10 +19,10 @@ namespace packhouse {
 class EpochWorld final : public StepsWorld {
  public:
   EpochWorld(const std::shared_ptr<const DatasetReader>& reader, const EpochRequest& request,
-             std::function<bool()> given_up, RefusedMemory& memory)
+             std::function<bool()> is_cancelled, RefusedMemory& memory)
       : reader_(reader),
         request_(request),
-        making_(memory.budget(), std::move(given_up)),
+        making_(memory.budget(), std::move(is_cancelled)),
         memory_(memory) {}
   absl::Status Attempt() override {
     const auto plan = EpochPlan::Make(reader_, request_, EpochBounds(), making_);

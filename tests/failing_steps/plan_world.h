@@ -30,7 +30,7 @@ class PlanWorld final : public StepsWorld {
     OptimizerOptions options;
     options.steps = 1'000'000;
     options.memory = &memory;
-    if (cancelled_ != nullptr) options.given_up = [this] { return cancelled_->Fails(); };
+    if (cancelled_ != nullptr) options.is_cancelled = [this] { return cancelled_->Fails(); };
     const auto plan = OptimizePlan(histogram_, *Limits::Create({900, 900, 50}), options);
     if (plan.ok()) state_ = absl::StrCat(plan->packs, " packs, at least ", plan->bound.packs);
     return plan.status();

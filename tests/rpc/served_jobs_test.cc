@@ -30,12 +30,12 @@ TEST(ServedJobsTest, TheNextEpochOfAJobIsMadeReadyMeanwhile) {
   PH_ASSERT_OK_AND_ASSIGN(const auto served,
                           ServedJobs::Open(options, &clock, &dataset.store(), &budget));
   served->StartOn(pools);
-  const auto load = [&](uint64_t epoch, const GivenUp& given_up) {
+  const auto load = [&](uint64_t epoch, const Cancellation& cancellation) {
     JoinRequest join;
     join.sharing = Sharing::Ranked(1);
     return served->loader()->Load(
         served->jobs()->Open("job").value().job, DatasetWorld::Request({24, 30, 6}, epoch),
-        std::move(join), 4, [] {}, given_up);
+        std::move(join), 4, [] {}, cancellation);
   };
   const auto always = [] { return true; };
   PH_ASSERT_OK_AND_ASSIGN(const auto first, load(0, {}));

@@ -264,7 +264,7 @@ TEST_P(ServerStreamingCallTest, CancellingGivesUpTheWork) {
   service_.work = [&](const v1::TuneRequest&,
                       Sink& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
     sink.Report(Progress(1));
-    while (!sink.given_up()) std::this_thread::yield();
+    while (!sink.YieldTurn()) std::this_thread::yield();
     gave_up.count_down();
     return absl::CancelledError("given up");
   };
@@ -391,7 +391,7 @@ TEST_P(ServerStreamingCallTest, AbortedCallsEndWithTheStatusGiven) {
   service_.work = [&](const v1::TuneRequest&,
                       Sink& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
     begun.count_down();
-    while (!sink.given_up()) std::this_thread::yield();
+    while (!sink.YieldTurn()) std::this_thread::yield();
     return absl::CancelledError("given up");
   };
   grpc::ClientContext context;
@@ -513,13 +513,13 @@ TEST_P(ServerStreamingCallTest, AStalledReaderIsIdle) {
   EXPECT_TRUE(absl::IsCancelled(status) || absl::IsUnavailable(status)) << status;
 }
 
-// What plans waits for its turns in given_up(): endless work of one call does not hold up another.
+// What plans waits for its turns in YieldTurn(): endless work of one call does not hold up another.
 TEST_P(ServerStreamingCallTest, WorkTakesTurns) {
   std::latch begun(1);
   service_.work = [&](const v1::TuneRequest&,
                       Sink& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
     begun.count_down();
-    while (!sink.given_up()) clock_.Advance(PlanningPool::kSlice);
+    while (!sink.YieldTurn()) clock_.Advance(PlanningPool::kSlice);
     return absl::CancelledError("given up");
   };
   grpc::ClientContext endless_context;

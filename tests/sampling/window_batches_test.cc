@@ -250,15 +250,15 @@ TEST(WindowBatchesTest, AsManyWindowsArePlannedAsTheUseNeeds) {
     request.use = use;
     EXPECT_EQ(Prepare(request, fails).value()->Counts().size(), 5U);
   }
-  const Making given_up(nullptr, [] { return true; });
-  EXPECT_THAT(samples.Complete(request, *one, given_up),
+  const Making cancelled(nullptr, [] { return true; });
+  EXPECT_THAT(samples.Complete(request, *one, cancelled),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
   EXPECT_EQ(one->Counts().size(), 1U);
   EXPECT_THAT(samples.Complete(request, *one, Making()), IsOk());
   EXPECT_EQ(one->Counts(), Prepare(Request()).value()->Counts());
   // Company is measured in what is planned whole, of seeds that are the same in each epoch.
   const auto whole = Prepare(Request()).value();
-  EXPECT_EQ(whole->MeasureCompany(given_up).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(whole->MeasureCompany(cancelled).status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(whole->MeasureCompany(Making()).value().has_value());
   EpochRequest drawn = Request();
   drawn.draw = WeightedDraw{{}, 90, false};
@@ -1198,8 +1198,8 @@ TEST(SubGraphsTest, EstimatesHaveTheirBounds) {
   EXPECT_THAT(EstimateSizes(source, {}, {}, 65536, Making(), nullptr), IsOk());
   EXPECT_THAT(EstimateSizes(source, {}, {}, 65537, Making(), nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument, "num_graphs: 65537, at most 65536"));
-  const Making given_up(nullptr, [] { return true; });
-  EXPECT_THAT(EstimateSizes(source, {}, {}, 5, given_up, nullptr),
+  const Making cancelled(nullptr, [] { return true; });
+  EXPECT_THAT(EstimateSizes(source, {}, {}, 5, cancelled, nullptr),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
 }
 

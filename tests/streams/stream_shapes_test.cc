@@ -338,7 +338,7 @@ TEST_F(StreamShapesTest, WhatCannotWorkIsNamed) {
   EXPECT_THAT(Choose(HistogramOf({600, 1}), Profile(512, 512)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("max_rows 600 of nodes would take all")));
-  search_.given_up = [] { return true; };
+  search_.is_cancelled = [] { return true; };
   EXPECT_THAT(Choose(HistogramOf({60, 1}), Profile(512, 512)),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
 }

@@ -235,7 +235,7 @@ TEST(CallWorkTest, ASourceIsMadeByAJobAndEmptied) {
           -> absl::StatusOr<std::unique_ptr<ResponseSource<Response>>> {
         for (uint64_t report = 0; report < kReports; ++report) {
           sink.Report(Numbered(kProgress + report));
-          if (sink.given_up()) return absl::CancelledError("given up");
+          if (sink.YieldTurn()) return absl::CancelledError("given up");
         }
         producer.emplace([production, wake = sink.Waker()] {
           while (production->produced < kResponses) {

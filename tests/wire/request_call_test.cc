@@ -129,8 +129,8 @@ TEST_F(RequestCallTest, AnswersThatAreReadyNeedNoTurnAndOthersArePlanned) {
     std::atomic<int> num_planned = 0;
     const MethodRow row = RowOf(Waits::kPlansUnlessReady,
                                 [&](const Deletion&, RequestCall& call) -> absl::StatusOr<Deleted> {
-                                  EXPECT_EQ(call.given_up(), call.is_trial());
-                                  EXPECT_EQ(call.given_up_while_waiting(), call.is_trial());
+                                  EXPECT_EQ(call.YieldTurn(), call.is_trial());
+                                  EXPECT_EQ(call.LeaveTurn(), call.is_trial());
                                   if (!call.is_trial()) ++num_planned;
                                   if (call.is_trial() && !is_ready)
                                     return absl::CancelledError("not at once");

@@ -21,16 +21,16 @@ class WorkBudget {
   // About a second on one core of 2020.
   static constexpr uint64_t kDefaultSteps = 100'000'000;
 
-  // `given_up` may be empty; `memory` may be null, else it must outlive the budget.
-  explicit WorkBudget(uint64_t steps = kDefaultSteps, std::function<bool()> given_up = nullptr,
+  // `is_cancelled` may be empty; `memory` may be null, else it must outlive the budget.
+  explicit WorkBudget(uint64_t steps = kDefaultSteps, std::function<bool()> is_cancelled = nullptr,
                       PlanMemory* memory = nullptr)
-      : remaining_(steps), given_up_(std::move(given_up)), memory_(memory) {}
+      : remaining_(steps), is_cancelled_(std::move(is_cancelled)), memory_(memory) {}
 
   // A budget without a bound, for work that is done unless the caller gives up.
-  WorkBudget WithoutBound() const { return WorkBudget(UINT64_MAX, given_up_, memory_); }
+  WorkBudget WithoutBound() const { return WorkBudget(UINT64_MAX, is_cancelled_, memory_); }
 
   // A budget of `steps` for a part of the work, which the caller then spends of this one.
-  WorkBudget Part(uint64_t steps) const { return WorkBudget(steps, given_up_, memory_); }
+  WorkBudget Part(uint64_t steps) const { return WorkBudget(steps, is_cancelled_, memory_); }
 
   // Uses up `steps`; false if fewer were left, or if the caller gave up.
   bool Spend(uint64_t steps = 1) {
@@ -46,7 +46,7 @@ class WorkBudget {
     until_asked_ -= std::min(steps, until_asked_);
     if (until_asked_ == 0) {
       until_asked_ = kStepsBetweenAsking;
-      if (given_up_ && given_up_()) GiveUp();
+      if (is_cancelled_ && is_cancelled_()) GiveUp();
     }
     return !cancelled_;
   }
@@ -82,7 +82,7 @@ class WorkBudget {
   uint64_t remaining_;
   uint64_t until_asked_ = kStepsBetweenAsking;
   bool cancelled_ = false;
-  std::function<bool()> given_up_;
+  std::function<bool()> is_cancelled_;
   PlanMemory* memory_;
 };
 

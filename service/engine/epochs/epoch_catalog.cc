@@ -176,7 +176,7 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::OpenReader(
-    const DatasetInfo& info, const GivenUp& given_up, const Making& making) {
+    const DatasetInfo& info, const Cancellation& cancellation, const Making& making) {
   const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
     auto opened = std::make_shared<OpenedReader>();
     opened->bytes = BytesOfReader(info);
@@ -200,7 +200,7 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
         absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
   };
   auto opened = readers_.Get(
-      ReaderKey(info), [&] { return given_up.WhileWaiting(); }, open);
+      ReaderKey(info), [&] { return cancellation.WhileWaiting(); }, open);
   // What could not be read now, the next call tries again: it may have been damaged on its way.
   if (opened.ok() && !(*opened)->reader->unreadable().empty()) readers_.Drop(ReaderKey(info));
   return opened;
@@ -254,13 +254,13 @@ std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept) {
-  return PrepareWith(request, given_up, kept, /*hurry=*/nullptr);
+  return PrepareWith(request, cancellation, kept, /*hurry=*/nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept, std::function<void()> hurry) {
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
@@ -274,12 +274,12 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
   const std::string epoch_key =
       absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
 
-  const Making making(memory_, given_up, std::move(hurry));
-  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const Making making(memory_, cancellation, std::move(hurry));
+  const auto gone = [&] { return cancellation.WhileWaiting(); };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
     // Others may wait for a plan, and it takes long.
     if (making.hurry()) making.hurry()();
-    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
+    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, cancellation, making));
     // Used as long as the reader is.
     std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
     std::shared_ptr<const PlannerResult> given;
@@ -312,7 +312,7 @@ std::vector<std::shared_ptr<AheadEpoch>> EpochCatalog::AllAhead() {
 }
 
 absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept, const std::function<void()>& hurry) {
   // Copies of graphs may have half of it.
   const uint64_t most = memory_ == nullptr ? 0 : memory_->bound() / 4 * 3;
@@ -334,9 +334,9 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
     absl::MutexLock lock(&ahead_mutex_);
     num_drops = num_drops_;
   }
-  const GivenUp::Ask& is_over = given_up.while_making();
-  const GivenUp ahead([&] { return !has_room(0) || (is_over && is_over()); },
-                      [&] { return !has_room(0) || given_up.WhileWaiting(); });
+  const Cancellation::Ask& is_over = cancellation.while_making();
+  const Cancellation ahead([&] { return !has_room(0) || (is_over && is_over()); },
+                           [&] { return !has_room(0) || cancellation.WhileWaiting(); });
   PH_ASSIGN_OR_RETURN(auto prepared, PrepareWith(request, ahead, kept, hurry));
   // For people. It takes less than mixing, since the epoch before is still there.
   prepared->MeasureCompany(Making(memory_, ahead, hurry)).IgnoreError();
@@ -353,15 +353,16 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
-    const EpochRequest& request, const GivenUp& given_up, const PlanFirstWindow& plan_first) {
+    const EpochRequest& request, const Cancellation& cancellation,
+    const PlanFirstWindow& plan_first) {
   const ItemKind& kind = *request.kinds.back();
   PH_RETURN_IF_ERROR(CheckTogether(kind.rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   const std::string words =
       absl::StrCat(PlanWords(request, MeasuredWords(request)), " epoch ", request.key.epoch,
                    " seed ", request.seed, std::string(1, kSeparator), request.key.job);
-  const Making making(memory_, given_up);
-  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const Making making(memory_, cancellation);
+  const auto gone = [&] { return cancellation.WhileWaiting(); };
   const std::optional<ItemKind::Thing> thing = kind.thing();
   std::optional<DatasetInfo> info;
   if (!thing) {
@@ -369,7 +370,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
   }
   const auto open_reader = [&]() -> absl::StatusOr<std::shared_ptr<const DatasetReader>> {
     if (!info) return absl::InternalError("a reader of no data set");
-    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(*info, given_up, making));
+    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(*info, cancellation, making));
     // Used as long as the reader is.
     return std::shared_ptr<const DatasetReader>(opened, opened->reader.get());
   };
@@ -406,7 +407,7 @@ std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() 
 }
 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept) {
   // A plan that is there was made for a request that may differ in what it is used for.
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
@@ -429,8 +430,8 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
       absl::StrAppend(&plan_key, " after ", kept->receipt);
     }
   }
-  const Making making(memory_, given_up);
-  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const Making making(memory_, cancellation);
+  const auto gone = [&] { return cancellation.WhileWaiting(); };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedPlan>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(MemoryHold opening,

@@ -20,10 +20,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/cancellation.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/gathered_rows.h"
-#include "service/engine/epochs/given_up.h"
 #include "service/engine/epochs/item_kind.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/making.h"
@@ -75,7 +75,7 @@ class EpochCatalog {
 
   // Errors as EpochPlan and PreparedEpoch; NOT_FOUND for a missing data set; RESOURCE_EXHAUSTED
   // naming --memory-budget, the thing that does not fit, its bytes and the bound; CANCELLED if
-  // `given_up` says that nobody waits. `given_up` is asked before anything is made, then every
+  // `cancellation` says that nobody waits. It is asked before anything is made, then every
   // millisecond or so, and while another call makes the same. A ready epoch is given in any case,
   // and quickly. Otherwise the first epoch of a plan may take seconds.
   //
@@ -84,7 +84,7 @@ class EpochCatalog {
   // found for another version of the data set, and read only if the catalog has not made the same
   // plan itself.
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      const EpochRequest& request, const GivenUp& given_up = {},
+      const EpochRequest& request, const Cancellation& cancellation = {},
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
   // Prepare() of an epoch that nobody waits for: whoever asks for it, as long as the result lives,
@@ -95,7 +95,7 @@ class EpochCatalog {
   // more is held, or would be; CANCELLED also if that comes while it is made, and if data sets were
   // forgotten meanwhile.
   absl::StatusOr<std::shared_ptr<AheadEpoch>> PrepareAhead(
-      const EpochRequest& request, const GivenUp& given_up,
+      const EpochRequest& request, const Cancellation& cancellation,
       const std::optional<KeptPlannerResult>& kept = std::nullopt,
       const std::function<void()>& hurry = nullptr);
 
@@ -103,14 +103,14 @@ class EpochCatalog {
   // NOT_FOUND for a missing data set. `plan_first`, if given, plans the first window of a new
   // epoch, perhaps on another thread.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> PrepareKind(
-      const EpochRequest& request, const GivenUp& given_up = {},
+      const EpochRequest& request, const Cancellation& cancellation = {},
       const PlanFirstWindow& plan_first = nullptr);
 
   // The same for an epoch in segments (EpochRequest::segments). Errors as SegmentedPlan; NOT_FOUND
   // for a missing data set. The first with its words counts the batches of all segments, which
   // takes O(graphs) time; `kept` spares it that.
   absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> PrepareSegmented(
-      const EpochRequest& request, const GivenUp& given_up = {},
+      const EpochRequest& request, const Cancellation& cancellation = {},
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
   // Is told of draws; null: nobody is. To be called before anything is prepared.
@@ -155,11 +155,11 @@ class EpochCatalog {
 
   // Prepare(); with `hurry`, PrepareAhead().
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PrepareWith(
-      const EpochRequest& request, const GivenUp& given_up,
+      const EpochRequest& request, const Cancellation& cancellation,
       const std::optional<KeptPlannerResult>& kept, std::function<void()> hurry);
   // The reader of a sealed data set as it is now; shared.
   absl::StatusOr<std::shared_ptr<const OpenedReader>> OpenReader(const DatasetInfo& info,
-                                                                 const GivenUp& given_up,
+                                                                 const Cancellation& cancellation,
                                                                  const Making& making);
   // Whether the catalog has made the same plan itself.
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);

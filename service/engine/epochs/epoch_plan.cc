@@ -278,7 +278,7 @@ absl::StatusOr<std::shared_ptr<const Value>> EpochPlan::MadeOnce(
       // Under the lock, since its maker may end.
       if (const auto maker = hurries_.extract(key)) (*maker.mapped())();
     }
-    return making.GivenUpWhileWaiting();
+    return making.CancelledWhileWaiting();
   };
   return cache.Get(key, gone, [&] {
     if (!hurry) return make();

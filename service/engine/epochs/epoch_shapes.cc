@@ -83,9 +83,9 @@ absl::StatusOr<std::optional<double>> CostOfShapes(const Shapes& shapes,
   if (fitting.num_graphs() + num_oversize < histogram.num_graphs()) return std::nullopt;
   OptimizerOptions options;
   options.steps = kComparisonSteps;
-  options.given_up = making.given_up();
+  options.is_cancelled = making.is_cancelled();
   options.memory = memory;
-  WorkBudget budget(4 * kComparisonSteps, making.given_up(), memory);
+  WorkBudget budget(4 * kComparisonSteps, making.is_cancelled(), memory);
   PH_ASSIGN_OR_RETURN(const std::vector<ShapePacks> packs,
                       PlanForShapes(fitting, usable, options, budget));
   return CostOfShapePacks(device, packs);
@@ -98,7 +98,7 @@ absl::StatusOr<Shapes> TuneShapes(const DeviceProfile& device, const Shapes& pre
   PlanningRoom room(making, histogram.num_distinct(), histogram.num_components());
   PH_RETURN_IF_ERROR(room.HoldTuning());
   TuneOptions tuning;
-  tuning.given_up = making.given_up();
+  tuning.is_cancelled = making.is_cancelled();
   tuning.memory = room.memory();
   const absl::StatusOr<TuneResult> tuned = TuneLimits(histogram, device, schema.sizes(), tuning);
   if (!tuned.ok()) return room.Reason(tuned.status());

@@ -76,7 +76,7 @@ void GatheredRows::Make() {
 void GatheredRows::CopyAll(std::shared_ptr<Copy> copy) {
   LowerPriority();
   bool is_whole = false;
-  HasMemoryFor([&] { is_whole = CopyGraphs(*copy).ok(); });
+  RunWithinMemory([&] { is_whole = CopyGraphs(*copy).ok(); });
   std::shared_ptr<Copy> failed;  // Destroyed without the lock.
   {
     absl::MutexLock lock(&mutex_);

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/base/memory_budget.h"
-#include "service/engine/epochs/given_up.h"
+#include "service/engine/epochs/cancellation.h"
 
 namespace packhouse {
 
@@ -21,11 +21,11 @@ namespace packhouse {
 class Making {
  public:
   Making() = default;
-  // `memory` must outlive the epoch. `given_up` may be empty. It may take long, so it is never
+  // `memory` must outlive the epoch. `cancellation` may be empty. It may take long, so it is never
   // called under a lock. `hurry` is for what is made in the background, and called when somebody
   // else waits for it.
-  Making(MemoryBudget* memory, GivenUp given_up, std::function<void()> hurry = nullptr)
-      : memory_(memory), given_up_(std::move(given_up)), hurry_(std::move(hurry)) {}
+  Making(MemoryBudget* memory, Cancellation cancellation, std::function<void()> hurry = nullptr)
+      : memory_(memory), cancellation_(std::move(cancellation)), hurry_(std::move(hurry)) {}
 
   // To be called before this many bytes are allocated for `what`. RESOURCE_EXHAUSTED as
   // MemoryBudget::Hold.
@@ -41,7 +41,7 @@ class Making {
 
   // CANCELLED if nobody waits any more.
   absl::Status StillWanted() const {
-    if (!given_up() || !given_up()()) return absl::OkStatus();
+    if (!is_cancelled() || !is_cancelled()()) return absl::OkStatus();
     return absl::CancelledError("epoch: given up by the caller");
   }
   // The same for step `i` of a loop: asks every thousand steps or so. A step may take a
@@ -49,9 +49,9 @@ class Making {
   absl::Status StillWantedAt(size_t i) const {
     return i % kStepsBetweenAsking == 0 ? StillWanted() : absl::OkStatus();
   }
-  const std::function<bool()>& given_up() const { return given_up_.while_making(); }
+  const std::function<bool()>& is_cancelled() const { return cancellation_.while_making(); }
   // For whoever waits for another's making of the same.
-  bool GivenUpWhileWaiting() const { return given_up_.WhileWaiting(); }
+  bool CancelledWhileWaiting() const { return cancellation_.WhileWaiting(); }
   // May be empty.
   const std::function<void()>& hurry() const { return hurry_; }
   // Null: no bound.
@@ -61,7 +61,7 @@ class Making {
   static constexpr size_t kStepsBetweenAsking = size_t{1} << 12;
 
   MemoryBudget* memory_ = nullptr;
-  GivenUp given_up_;
+  Cancellation cancellation_;
   std::function<void()> hurry_;
 };
 

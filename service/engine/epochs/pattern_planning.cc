@@ -34,7 +34,7 @@ absl::Status PlanSeveralShapes(const SizeHistogram& histogram, absl::Span<const 
   for (const Limits& shape : limits) {
     shapes.emplace_back(shape.capacities().begin(), shape.capacities().end());
   }
-  WorkBudget budget(options.steps * shapes.size(), options.given_up, options.memory);
+  WorkBudget budget(options.steps * shapes.size(), options.is_cancelled, options.memory);
   PH_ASSIGN_OR_RETURN(std::vector<ShapePacks> packs,
                       PlanForShapes(histogram, shapes, options, budget));
   result.patterns.emplace_back();
@@ -64,7 +64,7 @@ absl::Status PlanIn(PlanningRoom& room, const SizeHistogram& histogram, const Sh
                     absl::Span<const uint32_t> num_ranks, std::optional<uint64_t> steps,
                     const Making& making, PlannerResult& result) {
   OptimizerOptions options;
-  options.given_up = making.given_up();
+  options.is_cancelled = making.is_cancelled();
   options.memory = room.memory();
   options.steps = steps.value_or(0);
   for (const std::vector<Limits>& shapes : limits) {

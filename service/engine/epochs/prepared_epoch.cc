@@ -130,7 +130,7 @@ absl::StatusOr<Batch> PreparedEpoch::CollateStored(const BatchShape& shape,
       return CollateGathered(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
     }
     // The batch itself does not need it.
-    HasMemoryFor([&] { gathered_->Make(); });
+    RunWithinMemory([&] { gathered_->Make(); });
   }
   std::vector<GraphRef> refs;
   refs.reserve(graphs.size());

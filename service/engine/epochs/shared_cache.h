@@ -40,9 +40,10 @@ class SharedCache {
 
   // Errors are those of `make`. They go to all callers that wait for the value, and are not kept.
   // After CANCELLED, which means that the maker has given up, another waiting caller makes the
-  // value. A waiting caller's `given_up` is asked every few milliseconds; if it is true, the caller
-  // leaves with CANCELLED. `given_up` may take long: no other caller waits for its answer.
-  absl::StatusOr<Pointer> Get(const std::string& key, absl::FunctionRef<bool()> given_up,
+  // value. A waiting caller's `is_cancelled` is asked every few milliseconds; if it is true, the
+  // caller leaves with CANCELLED. `is_cancelled` may take long: no other caller waits for its
+  // answer.
+  absl::StatusOr<Pointer> Get(const std::string& key, absl::FunctionRef<bool()> is_cancelled,
                               absl::FunctionRef<absl::StatusOr<Pointer>()> make) {
     Visit visit(core_, key);
     // Asked once before the wait: a caller that must not wait need not.
@@ -53,7 +54,7 @@ class SharedCache {
         case Finding::kError:
           return visit.error();
         case Finding::kBeingMade:
-          if (given_up()) return absl::CancelledError("given up by the caller");
+          if (is_cancelled()) return absl::CancelledError("given up by the caller");
           continue;
         case Finding::kToMake: {
           absl::StatusOr<Pointer> made = make();

@@ -75,7 +75,7 @@ bool Job::NeedsCommitter() {
 }
 
 void Job::CallCommitter() {
-  const bool is_called = HasMemoryFor([this] {
+  const bool is_called = RunWithinMemory([this] {
     environment_.executor([self = shared_from_this()] { self->CommitIfNobodyDoes(); });
   });
   // No other thread would.
@@ -135,7 +135,7 @@ void Job::CommitQueued() {
     absl::MutexLock lock(&mutex_);
     operations.swap(queue_);
     // Planning changes only what Undo() undoes.
-    if (!HasMemoryFor(
+    if (!RunWithinMemory(
             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { PlanAll(operations, pending); })) {
       written = OutOfMemory();
     }
@@ -162,7 +162,7 @@ void Job::CommitQueued() {
   } else if (written.ok()) {
     // If there is no memory for the call, the log is not called.
     written = OutOfMemory();
-    HasMemoryFor([&] {
+    RunWithinMemory([&] {
       written = log_->Append(pending.records);
       if (written.ok()) apply();
     });
@@ -173,7 +173,7 @@ void Job::CommitQueued() {
     absl::MutexLock lock(&mutex_);
     for (const auto& one : operations) {
       if (!written.ok() && one->status.ok() && one->is_planned) {
-        HasMemoryFor([&] { one->Undo(state_); });
+        RunWithinMemory([&] { one->Undo(state_); });
       }
       if (!written.ok() && (one->status.ok() || one->is_tentative)) one->status = written;
       one->Answer();
@@ -195,7 +195,7 @@ void Job::CommitQueued() {
 }
 
 void Job::CallCompaction() {
-  if (HasMemoryFor(
+  if (RunWithinMemory(
           [this] { environment_.executor([self = shared_from_this()] { self->Compact(); }); })) {
     return;
   }
@@ -211,14 +211,14 @@ void Job::Compact() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&nobody_commits));
     committing_ = true;
-    HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    RunWithinMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       ledger = state_.ForkLedger();
       ledger->Apply(GenerationsUsed{state_.last_generation()}).IgnoreError();
     });
   }
   std::vector<std::string> records;
   bool is_replaced = false;
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     if (!ledger) return;
     records = ledger->Snapshot();
     is_replaced = log_->Replace(records).ok();
@@ -429,7 +429,7 @@ void Job::Leave(Session& session) {
     session.has_left = true;
     if (state_.Leave(session, wakes) && !committing_) {
       // If there is no memory for that now, Rest() does it later.
-      HasMemoryFor(
+      RunWithinMemory(
           [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { state_.RestIfIdle(session.key.epoch); });
     }
   }

@@ -24,11 +24,11 @@ JobState::JobState(std::string name, JobLedger ledger, const JobEnvironment* env
 }
 
 void Wakes::Add(const std::function<void()>& wake) {
-  if (!HasMemoryFor([&] { each.push_back(wake); })) all = true;
+  if (!RunWithinMemory([&] { each.push_back(wake); })) all = true;
 }
 
 bool JobState::HasMemoryOrLoses(Wakes& wakes, absl::FunctionRef<void()> change) {
-  if (HasMemoryFor(change)) return true;
+  if (RunWithinMemory(change)) return true;
   for (const auto& [number, epoch] : epochs_) {
     for (const auto& [id, session] : epoch->sessions) session->is_lost = true;
     closed_ = closed_ + epoch->earlier;

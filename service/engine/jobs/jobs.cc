@@ -338,7 +338,7 @@ absl::StatusOr<JobList> Jobs::ListDirectory(
 absl::StatusOr<Jobs::Planned> Jobs::FindPlan(
     absl::string_view receipt, absl::FunctionRef<bool(const std::string& job)> may_see,
     absl::FunctionRef<bool(const EpochIdentity&)> may_show,
-    absl::FunctionRef<bool()> given_up) const {
+    absl::FunctionRef<bool()> is_cancelled) const {
   const auto read = [this](std::optional<Job::Opened> opened) -> absl::StatusOr<Planned> {
     PH_ASSIGN_OR_RETURN(auto plan, ReadHeldPlan(*opened->plan, memory_));
     return Planned{*std::move(opened), std::move(plan)};
@@ -367,7 +367,7 @@ absl::StatusOr<Jobs::Planned> Jobs::FindPlan(
     after = std::move(page.next);
     for (const ListedJob& job : page.jobs) {
       if (job.num_epochs == 0 || here.contains(job.name) || !may_see(job.name)) continue;
-      if (given_up()) return absl::CancelledError("the caller has left");
+      if (is_cancelled()) return absl::CancelledError("the caller has left");
       PH_RETURN_IF_ERROR(BeginWait());
       const auto records = logs_->Read(job.name);
       if (absl::IsUnavailable(records.status()) || absl::IsCancelled(records.status())) {

@@ -131,9 +131,9 @@ class Jobs {
   // reads one after the other until one has the receipt. So it may be asked seldom, and takes as
   // long as the logs are large. Logs that are damaged, or of another release, are passed over. One
   // call at a time reads logs: RESOURCE_EXHAUSTED for others, and if `memory` has no room for a
-  // log. Ends early with CANCELLED if `given_up` says so, or the caller (base/caller.h) is gone.
-  // NOT_FOUND naming the receipt; DATA_LOSS and RESOURCE_EXHAUSTED of the plan; UNAVAILABLE if the
-  // store does not answer.
+  // log. Ends early with CANCELLED if `is_cancelled` says so, or the caller (base/caller.h) is
+  // gone. NOT_FOUND naming the receipt; DATA_LOSS and RESOURCE_EXHAUSTED of the plan; UNAVAILABLE
+  // if the store does not answer.
   struct Planned {
     Job::Opened opened;
     std::shared_ptr<const PlannerResult> plan;
@@ -141,7 +141,7 @@ class Jobs {
   absl::StatusOr<Planned> FindPlan(absl::string_view receipt,
                                    absl::FunctionRef<bool(const std::string& job)> may_see,
                                    absl::FunctionRef<bool(const EpochIdentity&)> may_show,
-                                   absl::FunctionRef<bool()> given_up) const;
+                                   absl::FunctionRef<bool()> is_cancelled) const;
 
   // Forgets epochs that nobody has used for as long as the options say; returns how many. The first
   // error; the other jobs are done all the same. Frees the memory of epochs that nobody loads

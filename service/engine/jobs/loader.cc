@@ -28,7 +28,7 @@ absl::Status NoMemoryForWindow() {
 absl::Status MakeSegment(const LoadableEpoch& epoch, uint32_t segment, bool is_ahead,
                          const Making& making) {
   absl::Status status = NoMemoryForWindow();
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     status = epoch.segmented() != nullptr
                  ? epoch.segmented()->MakeSegment(segment, is_ahead, making)
                  : epoch.windows()->Plan(segment, making);
@@ -239,10 +239,10 @@ std::optional<KeptPlannerResult> Loader::Adopt(const Job::Opened& opened,
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const PreparedEpoch> prepared,
-                      catalog_->Prepare(request, given_up, kept));
+                      catalog_->Prepare(request, cancellation, kept));
   const PreparedEpoch* const epoch = prepared.get();
   auto let_go = [this, prepared = std::move(prepared)](const PreparedEpoch* /*same*/) mutable {
     InBackground([held = std::move(prepared)] {});
@@ -251,30 +251,30 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
-    const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
+    const EpochRequest& request, const ClientId& client, const Cancellation& cancellation,
     const std::optional<KeptPlannerResult>& kept) {
   if (!request.kinds.empty()) {
-    return catalog_->PrepareKind(request, given_up,
+    return catalog_->PrepareKind(request, cancellation,
                                  [&](std::shared_ptr<const LoadableEpoch> epoch) {
-                                   return PlanFirst(client, std::move(epoch), given_up);
+                                   return PlanFirst(client, std::move(epoch), cancellation);
                                  });
   }
-  if (request.segments) return catalog_->PrepareSegmented(request, given_up, kept);
-  return Prepare(request, given_up, kept);
+  if (request.segments) return catalog_->PrepareSegmented(request, cancellation, kept);
+  return Prepare(request, cancellation, kept);
 }
 
 void Loader::PlanSoon(const ClientId& client, WindowOrder order, Planning work) {
   plan_executor_(client, order,
                  [counted = CountInBackground(),
-                  work = std::move(work)](const std::function<bool()>& given_up) mutable {
-                   work(given_up);
+                  work = std::move(work)](const std::function<bool()>& is_cancelled) mutable {
+                   work(is_cancelled);
                    work = nullptr;
                    counted = nullptr;
                  });
 }
 
 absl::Status Loader::PlanFirst(const ClientId& client, std::shared_ptr<const LoadableEpoch> epoch,
-                               const GivenUp& given_up) {
+                               const Cancellation& cancellation) {
   // The call may be gone before the window is planned.
   struct Result {
     absl::Mutex mutex;
@@ -285,7 +285,7 @@ absl::Status Loader::PlanFirst(const ClientId& client, std::shared_ptr<const Loa
   PlanSoon(client, WindowOrder::kFirst,
            [this, result, epoch = std::move(epoch)](const std::function<bool()>& gone) mutable {
              absl::Status status = NoMemoryForWindow();
-             HasMemoryFor([&] {
+             RunWithinMemory([&] {
                const auto is_over = [&] { return result->is_unwanted || gone(); };
                status = epoch->windows()->Plan(0, Making(catalog_->memory(), is_over));
              });
@@ -304,7 +304,7 @@ absl::Status Loader::PlanFirst(const ClientId& client, std::shared_ptr<const Loa
       }
     }
     // It may take long to answer, so nobody waits for the lock meanwhile.
-    if (!given_up.WhileWaiting()) continue;
+    if (!cancellation.WhileWaiting()) continue;
     result->is_unwanted = true;
     return absl::CancelledError("epoch: given up by the caller");
   }
@@ -316,15 +316,15 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t 
   PlanSoon(
       client, order,
       [this, job = std::move(job), number = key.epoch, opening, epoch = std::move(epoch), window,
-       is_ahead = order == WindowOrder::kLater](const std::function<bool()>& given_up) mutable {
+       is_ahead = order == WindowOrder::kLater](const std::function<bool()>& is_cancelled) mutable {
         absl::Status status = NoMemoryForWindow();
-        const auto is_over = [&] { return given_up() || !job->Has(number, opening); };
+        const auto is_over = [&] { return is_cancelled() || !job->Has(number, opening); };
         const Making making(catalog_->memory(), is_over);
         std::vector<uint32_t> counts;
         if (epoch->segmented() != nullptr) {
           status = MakeSegment(*epoch, static_cast<uint32_t>(window), is_ahead, making);
         } else {
-          HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
+          RunWithinMemory([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();
         }
         job->WindowPlanned(number, opening, window, std::move(counts), status);
@@ -363,24 +363,24 @@ void Loader::PrepareNextSoon(const std::shared_ptr<Job>& job, EpochRequest reque
   const auto next =
       std::make_shared<std::pair<EpochRequest, MemoryHold>>(std::move(request), std::move(lists));
   auto work = [this, counted = CountInBackground(), next,
-               weak = std::weak_ptr<Job>(job)](const GivenUp& given_up) {
+               weak = std::weak_ptr<Job>(job)](const Cancellation& cancellation) {
     if (const auto of_next = weak.lock()) {
-      HasMemoryFor([&] { PrepareNext(*of_next, std::move(next->first), given_up); });
+      RunWithinMemory([&] { PrepareNext(*of_next, std::move(next->first), cancellation); });
     }
     *next = {};
   };
   job->next().SetHurry(number, ahead_executor_(client, job->name(), std::move(work)));
 }
 
-void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up) {
+void Loader::PrepareNext(Job& job, EpochRequest request, const Cancellation& cancellation) {
   const uint64_t number = request.key.epoch;
   const auto is_over = [&] {
     return !job.next().IsWanted(number) || !job.early_end().status().ok();
   };
   if (is_over()) return;
-  const GivenUp::Ask& gone = given_up.while_making();
-  const GivenUp asked([&] { return is_over() || (gone && gone()); },
-                      [&] { return is_over() || given_up.WhileWaiting(); });
+  const Cancellation::Ask& gone = cancellation.while_making();
+  const Cancellation asked([&] { return is_over() || (gone && gone()); },
+                           [&] { return is_over() || cancellation.WhileWaiting(); });
   const auto kept = Adopt(&job, std::nullopt, request);
   // Another job that wants the same must not wait for what is done in the background.
   const auto hurry = [&] { job.next().Await(number); };
@@ -410,9 +410,9 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const LoadableEpoch> epoch, uint32_
   if (order == nullptr) return;
   PlanSoon(client, is_ahead ? WindowOrder::kLater : WindowOrder::kFirst,
            [this, order = std::move(order), segment,
-            is_ahead](const std::function<bool()>& given_up) mutable {
+            is_ahead](const std::function<bool()>& is_cancelled) mutable {
              if (order->Begin()) {
-               const auto is_over = [&] { return given_up() || order->IsOver(); };
+               const auto is_over = [&] { return is_cancelled() || order->IsOver(); };
                order->End(MakeSegment(order->epoch(), segment, is_ahead,
                                       Making(catalog_->memory(), is_over)));
              }
@@ -421,8 +421,8 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const LoadableEpoch> epoch, uint32_
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest request,
-                                                     const GivenUp& given_up, const Sharer& sharer,
-                                                     bool tells_company) {
+                                                     const Cancellation& cancellation,
+                                                     const Sharer& sharer, bool tells_company) {
   if (sharer.evaluation) request.use = EpochUse::kEvaluation;
   std::optional<JoinRequest> worker = sharer.worker;
   const std::optional<Cursor> cursor = worker ? worker->cursor : std::nullopt;
@@ -430,7 +430,7 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
   const auto measured = measured_limits_.Fix(job, memory_, request);
   if (measured != nullptr && cursor) KeepLimits(cursor->identity, nullptr, request);
   const auto kept = Adopt(job, cursor, request);
-  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", cancellation, kept));
   if (worker && epoch->windows() != nullptr) worker->windows = epoch->windows()->Counts();
   const EpochIdentity& identity = epoch->identity();
   EpochProgress progress = {request.key, 0, 0, identity.num_batches()};
@@ -445,7 +445,7 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
   }
   std::optional<Company> company;
   if (tells_company) {
-    const Making making(catalog_->memory(), given_up);
+    const Making making(catalog_->memory(), cancellation);
     PH_ASSIGN_OR_RETURN(company, epoch->MeasureCompany(making));
   }
   return Description{std::move(epoch), std::move(progress), company};
@@ -453,14 +453,14 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     std::shared_ptr<Job> job, EpochRequest request, JoinRequest join, size_t max_in_flight,
-    std::function<void()> wake, const GivenUp& given_up) {
+    std::function<void()> wake, const Cancellation& cancellation) {
   job->next().Await(request.key.epoch);
   std::optional<EpochRequest> next = NextOf(request);
   auto measured = measured_limits_.Fix(job.get(), memory_, request);
   // Of an epoch that is not in the ledger any more, the cursor knows the limits.
   if (measured != nullptr && join.cursor) KeepLimits(join.cursor->identity, nullptr, request);
   const auto kept = Adopt(job.get(), join.cursor, request);
-  PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, cancellation, kept));
   if (prepared->windows() != nullptr) join.windows = prepared->windows()->Counts();
   if (const auto planned = prepared->planned();
       planned != nullptr && (!kept || prepared->segmented() != nullptr)) {
@@ -471,7 +471,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     next->subset = std::move(request.subset);
     next->draw = std::move(request.draw);
     // The epoch is loaded without it.
-    HasMemoryFor([&] { PrepareNextSoon(job, *std::move(next), join.client); });
+    RunWithinMemory([&] { PrepareNextSoon(job, *std::move(next), join.client); });
   }
   join.epoch = prepared;
   const SessionId id = job->NewSession();
@@ -493,9 +493,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(std::shared_ptr<Job> j
                                                           EpochRequest request, JoinRequest join,
                                                           size_t max_in_flight,
                                                           std::function<void()> wake,
-                                                          const GivenUp& given_up) {
+                                                          const Cancellation& cancellation) {
   PH_ASSIGN_OR_RETURN(auto session, StartLoad(std::move(job), std::move(request), std::move(join),
-                                              max_in_flight, std::move(wake), given_up));
+                                              max_in_flight, std::move(wake), cancellation));
   session->job_->AwaitStarted(*session->seat_);
   PH_RETURN_IF_ERROR(session->HasJoined().status());
   return session;
@@ -505,9 +505,9 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest reques
                                                              EvaluationRequest evaluation,
                                                              const ClientId& client,
                                                              std::function<void()> wake,
-                                                             const GivenUp& given_up) {
+                                                             const Cancellation& cancellation) {
   if (request.use == EpochUse::kJob) request.use = EpochUse::kEvaluation;
-  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, client, given_up, std::nullopt));
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, client, cancellation, std::nullopt));
   Evaluation::MakeSegment make;
   if (epoch->segmented() != nullptr || epoch->windows() != nullptr) {
     make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {
@@ -520,9 +520,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest reques
                           std::move(wake), shared);
 }
 
-absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,
-                                                                     const Job::Opened& opened,
-                                                                     const GivenUp& given_up) {
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(
+    EpochRequest request, const Job::Opened& opened, const Cancellation& cancellation) {
   const bool is_remembered = opened.identity.key == request.key;
   if (!is_remembered && request.adaptive) {
     return absl::FailedPreconditionError(
@@ -549,7 +548,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
   std::optional<KeptPlannerResult> kept = Adopt(opened, request);
   // A plan of an epoch that draws its graphs is for that epoch alone.
   if (request.draw && !is_remembered) kept = std::nullopt;
-  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", cancellation, kept));
   if (is_remembered) {
     PH_RETURN_IF_ERROR(CheckSameEpoch(opened.identity, epoch->identity(), "what can be made now"));
     if (epoch->windows() != nullptr) PH_RETURN_IF_ERROR(epoch->windows()->Learn(opened.windows));

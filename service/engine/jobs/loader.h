@@ -24,9 +24,9 @@
 #include "service/access/client_identity.h"
 #include "service/base/limited_log.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/cancellation.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_request.h"
-#include "service/engine/epochs/given_up.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
@@ -130,7 +130,7 @@ class Loader {
   // Waits until nothing is done in the background.
   void AwaitBackground();
 
-  // The same for plans of windows, which take seconds. `work` asks `given_up` now and then. By
+  // The same for plans of windows, which take seconds. `work` asks `is_cancelled` now and then. By
   // default the calling thread plans at once.
   enum class WindowOrder {
     // A worker waits for it and has had no batch yet: the first window of an epoch, or the one with
@@ -139,7 +139,7 @@ class Loader {
     // Batches of the window before it are still to be delivered, or were a moment ago.
     kLater,
   };
-  using Planning = std::function<void(const std::function<bool()>& given_up)>;
+  using Planning = std::function<void(const std::function<bool()>& is_cancelled)>;
   using PlanExecutor =
       std::function<void(const ClientId& client, WindowOrder order, Planning work)>;
   void PlanInBackground(PlanExecutor executor) { plan_executor_ = std::move(executor); }
@@ -149,7 +149,7 @@ class Loader {
   // what it is given now and then. The executor returns what is to be called when somebody does.
   // Without an executor nothing is made ahead. Of kinds of wings, segments and measured
   // devices nothing is.
-  using AheadWork = std::function<void(const GivenUp& given_up)>;
+  using AheadWork = std::function<void(const Cancellation& cancellation)>;
   using AheadExecutor = std::function<std::function<void()>(
       const ClientId& client, const std::string& job, AheadWork work)>;
   void PrepareAheadBy(AheadExecutor executor) { ahead_executor_ = std::move(executor); }
@@ -168,8 +168,9 @@ class Loader {
     std::optional<JoinRequest> worker;
     std::optional<EvaluationRequest> evaluation;
   };
-  // `given_up` as for EpochCatalog::Prepare. `tells_company`: LoadableEpoch::MeasureCompany().
-  absl::StatusOr<Description> Describe(Job* job, EpochRequest request, const GivenUp& given_up = {},
+  // `cancellation` as for EpochCatalog::Prepare. `tells_company`: LoadableEpoch::MeasureCompany().
+  absl::StatusOr<Description> Describe(Job* job, EpochRequest request,
+                                       const Cancellation& cancellation = {},
                                        const Sharer& sharer = {}, bool tells_company = false);
 
   // Joins an epoch of the job, as PlanJoin() says. The join is committed later, with others; the
@@ -178,21 +179,21 @@ class Loader {
   // call it, and it may be called once more after the session has gone. At most `max_in_flight`
   // batches, at least 1, are leased to it.
   //
-  // Errors as EpochCatalog::Prepare, which asks `given_up`.
+  // Errors as EpochCatalog::Prepare, which asks `cancellation`.
   absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(std::shared_ptr<Job> job,
                                                          EpochRequest request, JoinRequest join,
                                                          size_t max_in_flight,
                                                          std::function<void()> wake,
-                                                         const GivenUp& given_up = {});
+                                                         const Cancellation& cancellation = {});
   // The same, and waits until the worker has joined. An error is the reason why it has not.
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(std::shared_ptr<Job> job, EpochRequest request,
                                                     JoinRequest join, size_t max_in_flight,
                                                     std::function<void()> wake,
-                                                    const GivenUp& given_up = {});
+                                                    const Cancellation& cancellation = {});
 
   // One pass over an epoch, of which the service keeps nothing; the request's job may be empty. Its
   // use may be EpochUse::kExport, and is an evaluation otherwise.
-  // Errors as EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open. `client` and
+  // Errors as EpochCatalog::Prepare, which asks `cancellation`, and Evaluation::Open. `client` and
   // `wake` are of an epoch in segments: who waits for them, and what is called when Next() of the
   // evaluation has said to wait and may have more. `wake` must not block. Any thread may call it,
   // also when the evaluation is gone.
@@ -200,13 +201,13 @@ class Loader {
                                                        EvaluationRequest evaluation,
                                                        const ClientId& client = {},
                                                        std::function<void()> wake = nullptr,
-                                                       const GivenUp& given_up = {});
+                                                       const Cancellation& cancellation = {});
 
   // An epoch itself, with what a planner found before (EpochCatalog::Prepare). The last reference
   // to it is dropped in the background: the last reader of a deleted data set erases it from the
   // disk.
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      const EpochRequest& request, const GivenUp& given_up,
+      const EpochRequest& request, const Cancellation& cancellation,
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
   // An epoch whose batches are made again (RebuildSource), with the plan that `opened` has. Errors
@@ -215,7 +216,7 @@ class Loader {
   // epoch of an adaptive job, whose limits nobody knows.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Rebuild(EpochRequest request,
                                                                const Job::Opened& opened,
-                                                               const GivenUp& given_up);
+                                                               const Cancellation& cancellation);
 
  private:
   friend class LoadSession;
@@ -223,13 +224,13 @@ class Loader {
   // The last reference to the epoch is dropped in the background: the last reader of a deleted data
   // set erases it from the disk.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> PrepareAny(
-      const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
+      const EpochRequest& request, const ClientId& client, const Cancellation& cancellation,
       const std::optional<KeptPlannerResult>& kept);
   // Runs `work` by the plan executor.
   void PlanSoon(const ClientId& client, WindowOrder order, Planning work);
   // Plans the first window of a new epoch, and waits for it. CANCELLED if the call is given up.
   absl::Status PlanFirst(const ClientId& client, std::shared_ptr<const LoadableEpoch> epoch,
-                         const GivenUp& given_up);
+                         const Cancellation& cancellation);
   // Plans a window for an opening of an epoch of a job, or makes a segment of it. Is given up when
   // the job forgets the epoch.
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t opening,
@@ -242,7 +243,7 @@ class Loader {
   void PrepareNextSoon(const std::shared_ptr<Job>& job, EpochRequest request,
                        const ClientId& client);
   // The same, now.
-  void PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up);
+  void PrepareNext(Job& job, EpochRequest request, const Cancellation& cancellation);
   // Makes a segment, or plans a window, for an evaluation, unless that is being done for another.
   void MakeSegmentSoon(std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment,
                        const ClientId& client, SegmentMakings::Waiter waiter);

@@ -95,7 +95,7 @@ class DriftJudge {
                                     const OnlinePackerOptions& packing) const {
     PH_ASSIGN_OR_RETURN(
         const RehearsedPacks packs,
-        RehearsePacking(graphs, RoutesOf(shapes), packing, search_.shapes.given_up));
+        RehearsePacking(graphs, RoutesOf(shapes), packing, search_.shapes.is_cancelled));
     return UseOf(packs, shapes, *search_.profile);
   }
 

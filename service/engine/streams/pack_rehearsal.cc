@@ -132,7 +132,7 @@ uint64_t RehearsedPacks::Quantile(size_t k, double share) const {
 absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram,
                                                const ShapeRoutes& usable,
                                                const OnlinePackerOptions& packing,
-                                               const std::function<bool()>& given_up) {
+                                               const std::function<bool()>& is_cancelled) {
   RehearsedPacks packs(histogram.num_components());
   OnlinePackerOptions options = packing;
   options.max_delay = absl::InfiniteDuration();
@@ -147,7 +147,7 @@ absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram,
   std::vector<SizeTuple> drawn;
   std::vector<uint64_t> rows(histogram.num_components() + 1);
   for (uint64_t i = 0; i < kMostDraws && packs.size() < kPacks; ++i) {
-    if (i % kDrawsBetweenAsking == 0 && given_up && given_up()) {
+    if (i % kDrawsBetweenAsking == 0 && is_cancelled && is_cancelled()) {
       return absl::CancelledError("shapes: given up by the caller");
     }
     const absl::Span<const uint32_t> tuple = draw.Next();

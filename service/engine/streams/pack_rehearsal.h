@@ -43,12 +43,12 @@ class RehearsedPacks {
 // Each goes to the packer of its route. Sizes that exceed all routes are not drawn. The draw has a
 // seed of its own: same arguments, same packs.
 //
-// CANCELLED if `given_up`, which may be empty, says so; INVALID_ARGUMENT as OnlinePacker. Some ten
-// milliseconds; O(d) memory for d distinct sizes.
+// CANCELLED if `is_cancelled`, which may be empty, says so; INVALID_ARGUMENT as OnlinePacker. Some
+// ten milliseconds; O(d) memory for d distinct sizes.
 absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram,
                                                const ShapeRoutes& usable,
                                                const OnlinePackerOptions& packing,
-                                               const std::function<bool()>& given_up);
+                                               const std::function<bool()>& is_cancelled);
 
 // Capacities without what padding keeps free.
 using UsableCapacities = std::vector<uint64_t>;

@@ -88,9 +88,9 @@ class ShapeChooser {
     largest_ = Usable(tuned_.capacities);
     LeaveGraphsOpen();
     PH_ASSIGN_OR_RETURN(const Limits usable, Limits::Create(largest_));
-    PH_ASSIGN_OR_RETURN(
-        const RehearsedPacks packs,
-        RehearsePacking(histogram_, ShapeRoutes({{usable}}), search_.packing, search_.given_up));
+    PH_ASSIGN_OR_RETURN(const RehearsedPacks packs,
+                        RehearsePacking(histogram_, ShapeRoutes({{usable}}), search_.packing,
+                                        search_.is_cancelled));
     FitGraphs(packs);
     PH_RETURN_IF_ERROR(ListShapes(packs));
     Expect(packs);
@@ -106,7 +106,7 @@ class ShapeChooser {
     profile.max_distinct_shapes = 1;
     TuneOptions options;
     options.steps = search_.steps;
-    options.given_up = search_.given_up;
+    options.is_cancelled = search_.is_cancelled;
     options.memory = search_.memory;
     options.equal_cost = kEqualCost;
     return TuneLimits(graphs, profile, schema_.sizes(), options);
@@ -115,7 +115,7 @@ class ShapeChooser {
   // Of the graphs that came, since the tuner was given others.
   absl::StatusOr<std::optional<OversizeGraphs>> OversizeOf(const TuneResult& tuned) const {
     if (!tuned.oversize) return std::nullopt;
-    WorkBudget budget(search_.steps, search_.given_up);
+    WorkBudget budget(search_.steps, search_.is_cancelled);
     PH_ASSIGN_OR_RETURN(const LeftOutSizes left_out,
                         FindOversize(histogram_, profile_, KeptMost::kNumGraphs, budget));
     return DescribeOversize(left_out, histogram_, profile_);
@@ -299,7 +299,7 @@ class GroupChooser {
     if (search_.memory != nullptr && !search_.memory->HoldMore(bytes)) {
       return absl::CancelledError("shapes: no memory for groups of sizes");
     }
-    WorkBudget budget(search_.steps, search_.given_up);
+    WorkBudget budget(search_.steps, search_.is_cancelled);
     return FindGroups(histogram_, profile, profile.max_distinct_shapes, budget);
   }
 
@@ -376,7 +376,7 @@ class GroupChooser {
     const size_t n = profile_.components.size();
     PH_ASSIGN_OR_RETURN(
         const RehearsedPacks packs,
-        RehearsePacking(histogram_, RoutesOf(all.shapes), search_.packing, search_.given_up));
+        RehearsePacking(histogram_, RoutesOf(all.shapes), search_.packing, search_.is_cancelled));
     const auto [real, rows] = SumRows(packs, all, n);
     all.efficiencies.assign(n, 1);
     double cost = 0;

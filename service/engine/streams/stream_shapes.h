@@ -80,7 +80,7 @@ struct ShapeSearch {
   // Steps for each search of the tuner, of which there are at most three; groups share them.
   uint64_t steps = 200'000'000;
   // Asked now and then; may be empty.
-  std::function<bool()> given_up;
+  std::function<bool()> is_cancelled;
   // Reserves memory for what grows; null: there is room for all.
   PlanMemory* memory = nullptr;
 };

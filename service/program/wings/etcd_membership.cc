@@ -82,14 +82,14 @@ void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
       log.Log(LogLevel::kWarning, "started without the object store",
               {LogField::Message(away.message())});
       for (absl::Status now = away; !now.ok(); Pause(kAskAgain)) {
-        HasMemoryFor([&] { now = shared.ConfirmObjects(); });
+        RunWithinMemory([&] { now = shared.ConfirmObjects(); });
       }
       log.Log(LogLevel::kInfo, "the object store answers", {});
     }
     const absl::Duration period = shared.sweep_period();
     Pause(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
     for (;;) {
-      HasMemoryFor([&] {
+      RunWithinMemory([&] {
         const auto step = shared.Sweep();
         if (!step.ok()) {
           log.Log(LogLevel::kWarning, "cannot sweep objects",

@@ -123,7 +123,7 @@ struct CallContext {
   void OnStarted(Method method) const {
     observer->OnStarted(method);
     if (record == nullptr || call_table == nullptr) return;
-    HasMemoryFor([&] {
+    RunWithinMemory([&] {
       record->entry =
           call_table->Enter({method, IsStream(method), client, !record->principal.empty(),
                              record->peer, record->request_id, record->trace, clock->Now(), ""});

@@ -17,8 +17,8 @@ namespace packhouse {
 // Where a stream's handler has its planning done.
 class StreamPlanning {
  public:
-  // Asks `given_up` now and then, and ends when it is true. May outlive the stream.
-  using Job = std::function<void(const std::function<bool()>& given_up)>;
+  // Asks `is_cancelled` now and then, and ends when it is true. May outlive the stream.
+  using Job = std::function<void(const std::function<bool()>& is_cancelled)>;
 
   virtual ~StreamPlanning() = default;
 
@@ -42,8 +42,8 @@ class CallPlanning final : public StreamPlanning {
     std::string where(NamespaceOf(record_ == nullptr ? absl::string_view() : record_->resource));
     const std::shared_ptr<PlanningTurn> turn = NextTurn();
     pool_->Submit(turn, [turn, wake = wake_, where = std::move(where), job = std::move(job)] {
-      turn->GivenUpIn(where);
-      job([&turn] { return turn->GivenUp(); });
+      turn->YieldTurnIn(where);
+      job([&turn] { return turn->YieldTurn(); });
       wake();
     });
   }

@@ -22,14 +22,14 @@ RequestCall::RequestCall(CallContext context, const MethodRow& row, CallHeaders&
                         : nullptr),
       answer_room_(row.IsSource() ? nullptr : context_.unsent_budget) {}
 
-bool RequestCall::given_up() const {
+bool RequestCall::YieldTurn() const {
   if (is_trial_) return true;
-  return is_planning_ ? turn_->GivenUp() : IsGone();
+  return is_planning_ ? turn_->YieldTurn() : IsGone();
 }
 
-bool RequestCall::given_up_while_waiting() const {
+bool RequestCall::LeaveTurn() const {
   if (is_trial_) return true;
-  return turn_ != nullptr ? turn_->GivenUpWhileWaiting() : IsGone();
+  return turn_ != nullptr ? turn_->LeaveTurn() : IsGone();
 }
 
 uint64_t RequestCall::uncounted_bytes() const {
@@ -40,7 +40,8 @@ absl::Status RequestCall::Admit(const google::protobuf::Message& request) {
   PH_RETURN_IF_ERROR(Authorize(
       context_, request, row_.IsSource() ? RequestKind::kBeginsStream : RequestKind::kOnlyOne));
   PH_RETURN_IF_ERROR(row_.lacks);
-  return is_planning_ && turn_->GivenUpIn(context_.ResourceNamespace()) ? Gone() : absl::OkStatus();
+  return is_planning_ && turn_->YieldTurnIn(context_.ResourceNamespace()) ? Gone()
+                                                                          : absl::OkStatus();
 }
 
 void RequestCall::Cancel() {
@@ -52,7 +53,7 @@ void RequestCall::Begin(std::unique_ptr<RequestBytes> request) {
   request_ = std::move(request);
   if (row_.waits == Waits::kNothing) {
     Run();
-  } else if (!HasMemoryFor([this] { Submit(); })) {
+  } else if (!RunWithinMemory([this] { Submit(); })) {
     End(OutOfMemory());
   }
 }
@@ -86,7 +87,7 @@ void RequestCall::Run() {
   absl::StatusOr<Given> given = EndOnAllocationFailure([this] { return Work(); });
   if (is_trial_ && absl::IsCancelled(given.status()) && !IsGone()) {
     is_trial_ = false;
-    if (HasMemoryFor([this] { SubmitPlanning(); })) return;
+    if (RunWithinMemory([this] { SubmitPlanning(); })) return;
     given = OutOfMemory();
   }
   request_.reset();

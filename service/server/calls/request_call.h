@@ -22,7 +22,7 @@
 #include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
 #include "service/base/unsent_budget.h"
-#include "service/engine/epochs/given_up.h"
+#include "service/engine/epochs/cancellation.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls/call_headers.h"
 #include "service/server/calls/call_work.h"
@@ -45,12 +45,12 @@ class RequestCall : public std::enable_shared_from_this<RequestCall>, private Ca
   // Whether nobody waits for the answer any more. Cheap enough to be asked now and then. A call
   // that plans may block here while it is another call's turn, so do not ask under a lock that
   // others need. Thread-safe.
-  bool given_up() const;
+  bool YieldTurn() const;
   // The same, for work that is about to wait for another call's result. Never blocks, and lets
-  // others plan until given_up() is asked again.
-  bool given_up_while_waiting() const;
-  GivenUp AsksWhetherGivenUp() const {
-    return {[this] { return given_up(); }, [this] { return given_up_while_waiting(); }};
+  // others plan until YieldTurn() is asked again.
+  bool LeaveTurn() const;
+  Cancellation cancellation() const {
+    return {[this] { return YieldTurn(); }, [this] { return LeaveTurn(); }};
   }
 
   // Whether the answer is wanted only if it is ready (Waits::kPlansUnlessReady). Then the call says
@@ -108,7 +108,7 @@ class RequestCall : public std::enable_shared_from_this<RequestCall>, private Ca
   // There are no more of small requests at a time than the pools have threads.
   static constexpr uint64_t kUncountedBytes = uint64_t{16} << 10;
 
-  void OnWait() override { given_up_while_waiting(); }
+  void OnWait() override { LeaveTurn(); }
   uint64_t uncounted_bytes() const;
 
   // The three may throw std::bad_alloc; then nothing has begun.
@@ -149,8 +149,8 @@ class ProgressSink {
 
   // As RequestCall says.
   RequestCall& call() { return *call_; }
-  bool given_up() const { return call_->given_up(); }
-  bool given_up_while_waiting() const { return call_->given_up_while_waiting(); }
+  bool YieldTurn() const { return call_->YieldTurn(); }
+  bool LeaveTurn() const { return call_->LeaveTurn(); }
 
   // The result makes the call ask a waiting source again. Any thread may call it at any time, even
   // after the sink and the call are gone. Never blocks.

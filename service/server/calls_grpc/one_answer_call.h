@@ -69,7 +69,7 @@ class OneAnswerCall final : private GrpcHeaders,
                    : absl::InvalidArgumentError("the call ended without a request");
     } else {
       context().OnRequest();
-      if (!HasMemoryFor([&] { request = std::make_unique<ReceivedBytes>(&request_); })) {
+      if (!RunWithinMemory([&] { request = std::make_unique<ReceivedBytes>(&request_); })) {
         status = OutOfMemory();
       } else if (kind_) {
         status = context().gate->EnterCall(context().client, *kind_);
@@ -131,17 +131,17 @@ class OneAnswerCall final : private GrpcHeaders,
   void End(absl::StatusOr<Given> given) override {
     absl::Status status = given.status();
     if (status.ok() &&
-        !HasMemoryFor([&] { ToBytes(std::get<MessagePieces>(*std::move(given)), &answer_); })) {
+        !RunWithinMemory([&] { ToBytes(std::get<MessagePieces>(*std::move(given)), &answer_); })) {
       status = OutOfMemory();
     }
     // Leaves the gate before the answer is sent: a client with the answer finds the call gone.
     if (is_inside_) context().gate->LeaveCall(context().client, *kind_);
-    HasMemoryFor([&] { context().OnFinished(row().method, status, started_); });
+    RunWithinMemory([&] { context().OnFinished(row().method, status, started_); });
     if (status.ok()) {
       StartWriteAndFinish(&answer_, grpc::WriteOptions(), grpc::Status::OK);
     } else {
       grpc::Status answer(grpc::StatusCode::RESOURCE_EXHAUSTED, "");
-      HasMemoryFor([&] { answer = ToGrpc(status); });
+      RunWithinMemory([&] { answer = ToGrpc(status); });
       Finish(answer);
     }
   }

@@ -231,7 +231,7 @@ class HttpServer::Loop {
     auto* const loop = static_cast<Loop*>(self);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
       *context = nullptr;
-      HasMemoryFor([&] { *context = loop->Add(connection); });
+      RunWithinMemory([&] { *context = loop->Add(connection); });
       if (*context == nullptr) {
         ::shutdown(
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
@@ -245,7 +245,7 @@ class HttpServer::Loop {
   // Called for each request as soon as its target is known: "/path?query".
   static void* OnTarget(void* /*nothing*/, const char* target, MHD_Connection* /*connection*/) {
     Begun* begun = nullptr;
-    HasMemoryFor([&] {
+    RunWithinMemory([&] {
       auto made = std::make_unique<Begun>();
       const absl::string_view text = target;
       if (const size_t mark = text.find('?'); mark != absl::string_view::npos) {
@@ -293,7 +293,7 @@ class HttpServer::Loop {
       return MHD_queue_response(connection, MHD_HTTP_URI_TOO_LONG, loop->too_long_.get());
     }
     MHD_Result answered = MHD_NO;
-    HasMemoryFor([&] {
+    RunWithinMemory([&] {
       answered = loop->Answer(connection, {path, std::move(begun->query), "", ""});
     });
     return answered;
@@ -382,7 +382,7 @@ class HttpServer::Loop {
     }
     if (page->route.answer) return Send(connection, page->route.answer(request));
     if (page->response == nullptr) {
-      HasMemoryFor([&] {
+      RunWithinMemory([&] {
         const Page rendered = page->route.render();
         page->response = ToResponse(rendered);
         page->status = rendered.status;

@@ -164,7 +164,7 @@ void LaneDoor::AcceptAll() {
       ReadToken(oldest, its_socket);
     }
     const uint64_t id = next_id_++;
-    if (!HasMemoryFor([&] { silent_.emplace(id, socket); })) {
+    if (!RunWithinMemory([&] { silent_.emplace(id, socket); })) {
       ::close(socket);
     } else if (!Watch(poll_, EPOLL_CTL_ADD, socket, EPOLLIN, id)) {
       silent_.erase(id);
@@ -181,7 +181,7 @@ void LaneDoor::ReadToken(uint64_t id, int socket) {
   // From here on it tells of releases only when it is armed, and of its end once.
   if (hello.size() == kHello.size() + kTokenBytes && hello.substr(0, kHello.size()) == kHello &&
       Watch(poll_, EPOLL_CTL_MOD, socket, EPOLLONESHOT, id)) {
-    HasMemoryFor([&] { lane = Claim(hello.substr(kHello.size()), id); });
+    RunWithinMemory([&] { lane = Claim(hello.substr(kHello.size()), id); });
   }
   if (lane == nullptr) {
     ::close(socket);
@@ -206,7 +206,7 @@ void LaneDoor::WakeLane(uint64_t id) {
     const absl::MutexLock lock(&mutex_);
     if (const auto found = by_id_.find(id); found != by_id_.end()) lane = found->second.lock();
   }
-  if (lane == nullptr || HasMemoryFor([&] { lane->wake_(); })) return;
+  if (lane == nullptr || RunWithinMemory([&] { lane->wake_(); })) return;
   // Tries again a little later.
   pollfd stop = {stop_, POLLIN, 0};
   ::poll(&stop, 1, kRetryMs);

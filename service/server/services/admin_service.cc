@@ -78,13 +78,12 @@ absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot(
   PH_RETURN_IF_ERROR(CheckSnapshotName(request.name()));
   v1::TakeSnapshotResponse response;
   // It waits for the disk, and leaves planning to others.
-  PH_ASSIGN_OR_RETURN(
-      const SnapshotReport report,
-      actions.snapshot(request.name(), view.histograms, [&](const SnapshotReport& now) {
-        SnapshotToWire(now, response);
-        sink.Report(response);
-        return !sink.given_up_while_waiting();
-      }));
+  PH_ASSIGN_OR_RETURN(const SnapshotReport report, actions.snapshot(request.name(), view.histograms,
+                                                                    [&](const SnapshotReport& now) {
+                                                                      SnapshotToWire(now, response);
+                                                                      sink.Report(response);
+                                                                      return !sink.LeaveTurn();
+                                                                    }));
   SnapshotToWire(report, response);
   response.set_is_done(true);
   return response;

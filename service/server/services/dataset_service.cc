@@ -140,7 +140,7 @@ absl::StatusOr<v1::VerifyDatasetResponse> Verify(const v1::VerifyDatasetRequest&
       VerifyProgressToWire(now, response);
       sink.Report(response);
     }
-    return !sink.given_up();
+    return !sink.YieldTurn();
   };
   PH_ASSIGN_OR_RETURN(const VerifyReport report, datasets.Verify(request.name(), progress));
   if (!report.ok()) {

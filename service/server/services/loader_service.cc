@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request
   join.client = call.context().client;
   join.now = call.context().clock->Now();
   return loader.StartLoad(std::move(job), std::move(epoch), std::move(join), max_in_flight,
-                          call.Waker(), call.AsksWhetherGivenUp());
+                          call.Waker(), call.cancellation());
 }
 
 absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
@@ -207,7 +207,7 @@ absl::StatusOr<std::unique_ptr<Source>> LoaderService::Load(const v1::LoadReques
     PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(request, epoch));
     PH_ASSIGN_OR_RETURN(auto evaluation,
                         loader_->Evaluate(std::move(epoch), std::move(steps), call.context().client,
-                                          call.Waker(), call.AsksWhetherGivenUp()));
+                                          call.Waker(), call.cancellation()));
     const LoadableEpoch& of = evaluation->epoch();
     auto observer = observers_->ForStream(of.schema().sizes(), packed_for);
     return WithLane(request, of,
@@ -242,8 +242,8 @@ absl::StatusOr<v1::Epoch> LoaderService::Describe(const v1::GetEpochRequest& req
   Loader::Sharer sharer;
   PH_RETURN_IF_ERROR(ReadSharer(request, epoch, context_, sharer));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
-                      loader_->Describe(job.get(), std::move(epoch), call.AsksWhetherGivenUp(),
-                                        sharer, request.company()));
+                      loader_->Describe(job.get(), std::move(epoch), call.cancellation(), sharer,
+                                        request.company()));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
   if (description.company) CompanyToWire(*description.company, *response.mutable_company());
@@ -264,7 +264,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::ExportDatasetResponse>>> Loade
   PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
   const EvaluationRequest all = {std::move(ranks), 0, 0, /*is_of_all_ranks=*/true};
   PH_ASSIGN_OR_RETURN(auto pass, loader_->Evaluate(std::move(epoch), all, call.context().client,
-                                                   call.Waker(), call.AsksWhetherGivenUp()));
+                                                   call.Waker(), call.cancellation()));
   return format_.ExportEpoch(request, std::move(pass), context_.max_response_bytes);
 }
 

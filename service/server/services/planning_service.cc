@@ -48,7 +48,7 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           uint64_t max_graphs_per_batch, RequestCall& call) {
   const CallContext& context = call.context();
   const absl::Time started = context.clock->Now();
-  const Making making(context.working, call.AsksWhetherGivenUp());
+  const Making making(context.working, call.cancellation());
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(const NamedHistogram source,
                       SourceOf(request, histograms, started, making, memory));
@@ -65,7 +65,7 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   std::vector<absl::Duration> elapsed(task.heuristics.size());
   absl::Time run_started = started;
   ComparisonOptions options = task.options();
-  options.optimizer.given_up = making.given_up();
+  options.optimizer.is_cancelled = making.is_cancelled();
   options.optimizer.memory = room.memory();
   options.finished = [&](size_t i) {
     const absl::Time now = context.clock->Now();
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
     const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
     const MeasuredModels* measured, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
   const CallContext& context = sink.call().context();
-  const Making making(context.working, sink.call().AsksWhetherGivenUp());
+  const Making making(context.working, sink.call().cancellation());
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(NamedHistogram source,
                       SourceOf(request, histograms, context.clock->Now(), making, memory));
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
       const DeviceProfile profile,
       PaddedProfileFromWire(request, source.schema, max_graphs_per_batch, measured));
   PH_ASSIGN_OR_RETURN(TuneOptions options, TuneOptionsFromWire(request));
-  options.given_up = making.given_up();
+  options.is_cancelled = making.is_cancelled();
   options.memory = room.memory();
   options.progress = [&](const TuneProgress& progress) {
     v1::TuneResponse response;

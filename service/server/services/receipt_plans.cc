@@ -102,7 +102,7 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
   PH_ASSIGN_OR_RETURN(const ReceiptTerms terms, ReadReceipt(request.receipt()));
   PH_RETURN_IF_ERROR(BudgetFromWire(terms.steps, 0).status());
   const absl::Time started = context.clock->Now();
-  const Making making(context.working, call.AsksWhetherGivenUp());
+  const Making making(context.working, call.cancellation());
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(NamedHistogram source,
                       SizesOfReceipt(request, histograms, datasets, started, making, memory));
@@ -121,7 +121,7 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
   ComparisonOptions options;
   options.optimizer.steps = terms.steps;
   options.optimizer.seed = terms.seed;
-  options.optimizer.given_up = making.given_up();
+  options.optimizer.is_cancelled = making.is_cancelled();
   options.optimizer.memory = room.memory();
   MemoryHold of_warm_start;
   std::optional<PackingPlan> warm_start;
@@ -163,7 +163,7 @@ absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request
   };
   PH_ASSIGN_OR_RETURN(
       const Jobs::Planned found,
-      jobs->FindPlan(request.receipt(), may_see, may_show, [&call] { return call.given_up(); }));
+      jobs->FindPlan(request.receipt(), may_see, may_show, [&call] { return call.YieldTurn(); }));
   const EpochIdentity& identity = found.opened.identity;
   v1::ReplanResponse response;
   response.set_job(identity.key.job);

@@ -56,13 +56,11 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch,
                       OpenEpochRequest(spec, datasets, kinds, call.context().working, memory));
-  PH_ASSIGN_OR_RETURN(auto made,
-                      loader.Rebuild(std::move(epoch), opened, call.AsksWhetherGivenUp()));
+  PH_ASSIGN_OR_RETURN(auto made, loader.Rebuild(std::move(epoch), opened, call.cancellation()));
   std::optional<uint64_t> words_of_epoch;
   if (!is_remembered && !request.has_words()) words_of_epoch = opened.identity.key.epoch;
   return RebuildSource::Open(std::move(made), {request.numbers().begin(), request.numbers().end()},
-                             words_of_epoch,
-                             Making(call.context().working, call.AsksWhetherGivenUp()));
+                             words_of_epoch, Making(call.context().working, call.cancellation()));
 }
 
 }  // namespace

@@ -44,9 +44,9 @@ void RunInBackground(Loader& loader, ServerPools& pools) {
         std::make_shared<PlanningTurn>(&pools.planning, client, PlanningTurn::Urgency::kBackground);
     pools.planning.Submit(turn,
                           [turn, where = std::string(NamespaceOf(job)), work = std::move(work)] {
-                            turn->GivenUpIn(where);
-                            work(GivenUp([turn] { return turn->GivenUp(); },
-                                         [turn] { return turn->GivenUpWhileWaiting(); }));
+                            turn->YieldTurnIn(where);
+                            work(Cancellation([turn] { return turn->YieldTurn(); },
+                                              [turn] { return turn->LeaveTurn(); }));
                           });
     return [turn] { turn->Hurry(); };
   });

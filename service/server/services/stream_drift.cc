@@ -21,15 +21,16 @@ constexpr double kToldChange = 0.01;
 
 absl::StatusOr<DriftJudgement> Judge(const SizeHistogram& reference, const SizeHistogram& recent,
                                      const GraphSchema& schema, DriftSearch search,
-                                     MemoryBudget* working, const std::function<bool()>& given_up) {
-  const Making making(working, given_up);
-  if (given_up()) return absl::CancelledError("the client cancelled or is gone");
+                                     MemoryBudget* working,
+                                     const std::function<bool()>& is_cancelled) {
+  const Making making(working, is_cancelled);
+  if (is_cancelled()) return absl::CancelledError("the client cancelled or is gone");
   PlanningRoom room(making, std::max(reference.num_distinct(), recent.num_distinct()),
                     reference.num_components());
   // The sizes before and after, and one of them as an endless stream.
   for (int i = 0; i < 3; ++i) PH_RETURN_IF_ERROR(room.HoldHistogram());
   PH_RETURN_IF_ERROR(room.HoldTuning());
-  search.shapes.given_up = given_up;
+  search.shapes.is_cancelled = is_cancelled;
   search.shapes.memory = room.memory();
   absl::StatusOr<DriftJudgement> judgement = JudgeDrift(reference, recent, schema, search);
   if (!judgement.ok()) return room.Reason(judgement.status());
@@ -108,9 +109,9 @@ void StreamDrift::Begin() {
   StreamPlanning::Job job = [outcome, reference = watch_.reference(),
                              recent = std::exchange(change_.graphs, SizeHistogram(0)),
                              schema = schema_, search = search_,
-                             working = working_](const std::function<bool()>& given_up) {
+                             working = working_](const std::function<bool()>& is_cancelled) {
     absl::StatusOr<DriftJudgement> judgement = EndOnAllocationFailure(
-        [&] { return Judge(reference, recent, *schema, search, working, given_up); });
+        [&] { return Judge(reference, recent, *schema, search, working, is_cancelled); });
     absl::MutexLock lock(&outcome->mutex);
     outcome->judgement.emplace(std::move(judgement));
   };

@@ -53,9 +53,9 @@ absl::StatusOr<SizeHistogram> SizesFor(const StreamTuningRequest& request, SizeH
 absl::StatusOr<FoundShapes> Search(const StreamTuningRequest& request, const GraphSchema& schema,
                                    SizeHistogram sizes, const HistogramStore& histograms,
                                    absl::Time now, MemoryBudget* working,
-                                   const std::function<bool()>& given_up) {
-  const Making making(working, given_up);
-  if (given_up()) return absl::CancelledError("the client cancelled or is gone");
+                                   const std::function<bool()>& is_cancelled) {
+  const Making making(working, is_cancelled);
+  if (is_cancelled()) return absl::CancelledError("the client cancelled or is gone");
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(const SizeHistogram histogram,
                       SizesFor(request, std::move(sizes), schema.sizes(), histograms, now, memory));
@@ -68,7 +68,7 @@ absl::StatusOr<FoundShapes> Search(const StreamTuningRequest& request, const Gra
   search.batches = request.batches;
   search.packing = request.packing;
   search.steps = request.steps;
-  search.given_up = given_up;
+  search.is_cancelled = is_cancelled;
   search.memory = room.memory();
   absl::StatusOr<StreamShapes> shapes =
       ChooseStreamShapes(histogram, request.profile, schema, search);
@@ -137,9 +137,9 @@ std::unique_ptr<StreamTuning> StreamTuning::Start(StreamTuningRequest request,
   auto outcome = std::make_shared<Outcome>();
   StreamPlanning::Job job = [outcome, request = std::move(request), schema = std::move(schema),
                              sizes = std::move(sizes), histograms, clock,
-                             working](const std::function<bool()>& given_up) {
+                             working](const std::function<bool()>& is_cancelled) {
     absl::StatusOr<FoundShapes> found = EndOnAllocationFailure([&] {
-      return Search(request, *schema, sizes, *histograms, clock->Now(), working, given_up);
+      return Search(request, *schema, sizes, *histograms, clock->Now(), working, is_cancelled);
     });
     absl::MutexLock lock(&outcome->mutex);
     outcome->found.emplace(std::move(found));

@@ -268,7 +268,7 @@ absl::Status DataFileWatch::AfterCommit(absl::Status committed) const {
   };
   // As long as nothing is wrong it takes no memory.
   absl::Status status = OutOfMemory();
-  HasMemoryFor([&] { status = check(); });
+  RunWithinMemory([&] { status = check(); });
   is_committing_.store(false);
   return status;
 }

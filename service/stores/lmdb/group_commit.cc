@@ -74,7 +74,7 @@ void GroupCommit::Commit(Waiter* last) {
   // If there is no memory for more, these are committed alone.
   absl::InlinedVector<Waiter*, 2> group;
   size_t most = std::min(queue_.size(), kMaxChanges);
-  if (!HasMemoryFor([&] { group.reserve(most + 1); })) most = std::min<size_t>(most, 1);
+  if (!RunWithinMemory([&] { group.reserve(most + 1); })) most = std::min<size_t>(most, 1);
   uint64_t group_bytes = 0;
   while (!queue_.empty() && group.size() < most &&
          (group.empty() || group_bytes + queue_.front()->num_bytes <= kMaxBytes)) {
@@ -101,7 +101,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
     for (Waiter* const waiter : group) waiter->status = disk.failure;
     return;
   }
-  if (observer_ != nullptr) HasMemoryFor([&] { observer_->OnCommitBegin(); });
+  if (observer_ != nullptr) RunWithinMemory([&] { observer_->OnCommitBegin(); });
   const uint64_t bytes_before = totals.num_bytes;
   CommitSummary summary;
   // If a change fails after it has begun to write, or the commit fails, the whole transaction
@@ -123,7 +123,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
   };
   // A change without memory for its writes makes the others fail, too.
   absl::Status status = OutOfMemory();
-  HasMemoryFor([&] { status = together(); });
+  RunWithinMemory([&] { status = together(); });
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
       if (!disk.failure.ok()) {
@@ -132,7 +132,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
         waiter->status = status;
         if (group.size() == 1) continue;
         waiter->status = OutOfMemory();
-        HasMemoryFor([&] { waiter->status = CommitAlone(*waiter, totals, disk); });
+        RunWithinMemory([&] { waiter->status = CommitAlone(*waiter, totals, disk); });
       }
     }
   }
@@ -150,9 +150,9 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
     ++summary.num_changes;
     summary.num_bytes += waiter->num_bytes;
   }
-  HasMemoryFor([&] { observer_->OnCommitEnd(summary); });
+  RunWithinMemory([&] { observer_->OnCommitEnd(summary); });
   if (totals.num_bytes != bytes_before) {
-    HasMemoryFor([&] { observer_->OnStoreBytes(totals.num_bytes); });
+    RunWithinMemory([&] { observer_->OnStoreBytes(totals.num_bytes); });
   }
 }
 

@@ -95,7 +95,7 @@ void LmdbDatasetEraser::Run() {
     // No other thread erases it meanwhile, and it cannot be opened any more: a caller that pins it
     // now sees that its name is gone, and lets go.
     absl::StatusOr<bool> is_all = OutOfMemory();
-    HasMemoryFor([&] { is_all = EraseSome(dataset); });
+    RunWithinMemory([&] { is_all = EraseSome(dataset); });
     absl::MutexLock lock(&mutex_);
     if (!is_all.ok()) {
       refusal_ = is_all.status();

@@ -67,7 +67,7 @@ void PageApi::SampleLater() {
     // First, so that there is another sample also if there is no memory or no thread for this one.
     api->SampleLater();
     if (api->sample_waits_.exchange(true)) return;
-    if (!HasMemoryFor([api] { api->jobs_.RunSoon([api] { api->Sample(); }); })) {
+    if (!RunWithinMemory([api] { api->jobs_.RunSoon([api] { api->Sample(); }); })) {
       api->sample_waits_ = false;
     }
   });

@@ -134,7 +134,7 @@ void PageJobs::RunOne(Job& job) {
   PageAnswer answer = Busy("the server has no memory for this now; ask again soon");
   MemoryHold memory;
   // If there is no memory left, the answer says so.
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     if (memory_ != nullptr && job.is_asked) {
       auto held = memory_->Hold("a question of the page", bounds_.bytes_at_work);
       if (!held.ok()) return;

@@ -723,7 +723,7 @@ TEST_F(SharedHistogramStoreTest, CopiesAreRightWhereverMemoryRanOut) {
     for (int i = 3; i < 6; ++i) count(name, i);
     {
       const Shortage shortage(&budget, failing);
-      HasMemoryFor([&] { (void)server->store.Get(name, kStart); });
+      RunWithinMemory([&] { (void)server->store.Get(name, kStart); });
       if (shortage.has_failed()) ++num_failed;
     }
     EXPECT_EQ(All(*server, name), All(*a_, name));

@@ -228,7 +228,7 @@ TEST_F(ComparePlansTest, ProgressIsToldAndMayStopIt) {
   std::vector<size_t> finished;
   ComparisonOptions options;
   options.finished = [&](size_t i) { finished.push_back(i); };
-  options.optimizer.given_up = [&] { return finished.size() == 2; };
+  options.optimizer.is_cancelled = [&] { return finished.size() == 2; };
   EXPECT_THAT(Compare(AllHeuristics(limits_), options),
               StatusIs(absl::StatusCode::kCancelled, "plan: given up by the caller"));
   EXPECT_THAT(finished, ElementsAre(0, 1));

@@ -149,8 +149,8 @@ TEST(PlanImprovementTest, WhoIsStoppedLeavesAWholePlan) {
     WorkBudget budget(random.Below(20'000));
     ImprovePlan(problem, {}, patterns, budget);
     EXPECT_THAT(VerifyPlan(PlanOf(problem, patterns), histogram, limits), IsOk());
-    WorkBudget given_up(10'000'000, [] { return true; });
-    ImprovePlan(problem, {}, patterns, given_up);
+    WorkBudget cancelled(10'000'000, [] { return true; });
+    ImprovePlan(problem, {}, patterns, cancelled);
     EXPECT_THAT(VerifyPlan(PlanOf(problem, patterns), histogram, limits), IsOk());
     if (HasFailure()) return;
   }

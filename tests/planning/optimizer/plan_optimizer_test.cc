@@ -280,14 +280,14 @@ TEST(PlanOptimizerTest, WhoGivesUpGetsNoPlan) {
   for (const int patience : {1, 2, 7, 30, 200}) {
     int asked = 0;
     OptimizerOptions options;
-    options.given_up = [&] { return ++asked >= patience; };
+    options.is_cancelled = [&] { return ++asked >= patience; };
     EXPECT_THAT(OptimizePlan(histogram, limits, options),
                 StatusIs(absl::StatusCode::kCancelled, "plan: given up by the caller"))
         << patience;
     EXPECT_LE(asked, patience + 1) << "and the work ends at once";
   }
   OptimizerOptions patient = StepsOf(3'000'000);
-  patient.given_up = [] { return false; };
+  patient.is_cancelled = [] { return false; };
   EXPECT_THAT(OptimizePlan(histogram, limits, patient), IsOk());
 }
 
@@ -618,7 +618,7 @@ TEST(PlanReceiptTest, EqualForEqualArguments) {
     // What does not change the plan does not change its receipt.
     OptimizerOptions options;
     options.vector_level = VectorLevel::kPlain;
-    options.given_up = [] { return false; };
+    options.is_cancelled = [] { return false; };
     EXPECT_EQ(PlanReceipt(histogram, limits, options), receipt);
   }
 }

@@ -378,7 +378,7 @@ TEST(LimitTunerTest, TheCallerMayGiveUp) {
     options.steps = 40'000'000;
     options.include_grid = include_grid;
     uint64_t asked = 0;
-    options.given_up = [&] {
+    options.is_cancelled = [&] {
       ++asked;
       return false;
     };
@@ -388,7 +388,7 @@ TEST(LimitTunerTest, TheCallerMayGiveUp) {
     for (uint64_t patience = 0; patience < total; patience += total / 5) {
       SCOPED_TRACE(testing::Message() << "patience=" << patience);
       asked = 0;
-      options.given_up = [&] { return asked++ == patience; };
+      options.is_cancelled = [&] { return asked++ == patience; };
       EXPECT_THAT(Tune(world, options),
                   StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up by the caller")));
     }

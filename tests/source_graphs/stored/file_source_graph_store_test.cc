@@ -437,16 +437,16 @@ TEST_F(FileSourceGraphStoreTest, ASealOverTheDiskEndsWheneverItIsGivenUp) {
     for (int i = 0; i < num_edges; ++i) rows.edges.push_back({3, "a", "b", {"r"}});
     Create(name);
     Append(name, rows);
-    for (int given_up = 0;; given_up += step) {
+    for (int is_cancelled = 0;; is_cancelled += step) {
       int asked = 0;
-      const auto sealed =
-          store_->Seal(name, tiny, [&](const SourceGraphProgress&) { return asked++ != given_up; });
-      if (asked <= given_up) {
+      const auto sealed = store_->Seal(
+          name, tiny, [&](const SourceGraphProgress&) { return asked++ != is_cancelled; });
+      if (asked <= is_cancelled) {
         ASSERT_TRUE(sealed.ok()) << sealed.status();
-        EXPECT_GT(given_up, 2 * step);
+        EXPECT_GT(is_cancelled, 2 * step);
         break;
       }
-      ASSERT_EQ(sealed.status().code(), absl::StatusCode::kCancelled) << given_up;
+      ASSERT_EQ(sealed.status().code(), absl::StatusCode::kCancelled) << is_cancelled;
       EXPECT_EQ(store_->Get(name)->state, SourceGraphState::kOpen);
     }
     EXPECT_TRUE(ReadSealed(name) == Expected(schema_, options_, rows));

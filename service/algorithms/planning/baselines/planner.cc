@@ -51,7 +51,8 @@ std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {
 absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& limits,
                                 const ComparisonOptions& options, PlanOutcome& outcome) {
   const PlanHeuristic& heuristic = outcome.heuristic;
-  WorkBudget budget(options.heuristic_steps, options.optimizer.given_up, options.optimizer.memory);
+  WorkBudget budget(options.heuristic_steps, options.optimizer.is_cancelled,
+                    options.optimizer.memory);
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
       return PlanMerged(histogram, limits, budget, [&](const SizeHistogram& merged) {
@@ -184,7 +185,7 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
   LowerBound bound = ComputeVolumeBound(histogram, limits);
   std::optional<uint64_t> best_packs;
   for (size_t i = 0; i < heuristics.size(); ++i) {
-    if (options.optimizer.given_up && options.optimizer.given_up()) {
+    if (options.optimizer.is_cancelled && options.optimizer.is_cancelled()) {
       return absl::CancelledError("plan: given up by the caller");
     }
     // One that runs out of steps is told as unfinished; the others go on.

@@ -100,8 +100,8 @@ struct ComparisonOptions {
   // ends after (number of heuristics) * heuristic_steps + optimizer.steps, and a pass of first-fit
   // decreasing for each of these two.
   uint64_t heuristic_steps = WorkBudget::kDefaultSteps;
-  // For kOptimized: steps, seed, warm start. `given_up` is for all heuristics: it is asked before
-  // each run, and now and then during it.
+  // For kOptimized: steps, seed, warm start. `is_cancelled` is for all heuristics: it is asked
+  // before each run, and now and then during it.
   OptimizerOptions optimizer;
   // Called after each heuristic's run with its number, for example to time it; may be empty.
   std::function<void(size_t)> finished;

@@ -135,7 +135,7 @@ class Optimizer {
  public:
   Optimizer(const SizeHistogram& histogram, const Limits& limits, const OptimizerOptions& options)
       : options_(options),
-        budget_(options.steps, options.given_up, options.memory),
+        budget_(options.steps, options.is_cancelled, options.memory),
         unbounded_(budget_.WithoutBound()),
         whole_(histogram, limits),
         merged_(whole_),
@@ -303,7 +303,7 @@ class Optimizer {
     generation.vector_level = options_.vector_level;
     // The rest is for improvement.
     const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
-    WorkBudget part(share, options_.given_up, options_.memory);
+    WorkBudget part(share, options_.is_cancelled, options_.memory);
     std::vector<Pattern> pool = pool_;
     pool.insert(pool.end(), best_.begin(), best_.end());
     ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool, generation, part);
@@ -326,7 +326,7 @@ class Optimizer {
     improvement.vector_level = options_.vector_level;
     std::vector<Pattern> patterns = best_;
     const uint64_t share = std::min(steps, budget_.remaining());
-    WorkBudget part(share, options_.given_up, options_.memory);
+    WorkBudget part(share, options_.is_cancelled, options_.memory);
     ImprovePlan(problem_, improvement, patterns, part);
     budget_.Spend(share - part.remaining());
     Offer(std::move(patterns),

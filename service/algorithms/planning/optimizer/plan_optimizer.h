@@ -51,7 +51,7 @@ struct OptimizerOptions {
   // null.
   const PackingPlan* warm_start = nullptr;
   // Asked now and then; may be empty.
-  std::function<bool()> given_up;
+  std::function<bool()> is_cancelled;
   // Reserves memory for patterns; null: there is room for all.
   PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();

@@ -65,13 +65,13 @@ class LimitTuner {
         schema_(schema),
         options_(options),
         graphs_(histogram),
-        given_up_([this] {
+        is_cancelled_([this] {
           // Remembered, since some callers ask only once, and not every caller can end at once.
-          has_given_up_ = has_given_up_ || (options_.given_up && options_.given_up()) ||
-                          (options_.memory != nullptr && options_.memory->refused());
-          return has_given_up_;
+          was_cancelled_ = was_cancelled_ || (options_.is_cancelled && options_.is_cancelled()) ||
+                           (options_.memory != nullptr && options_.memory->refused());
+          return was_cancelled_;
         }),
-        budget_(options.steps, given_up_, options.memory) {}
+        budget_(options.steps, is_cancelled_, options.memory) {}
   LimitTuner(const LimitTuner&) = delete;
   LimitTuner& operator=(const LimitTuner&) = delete;
 
@@ -97,7 +97,7 @@ class LimitTuner {
     Conclude();
     Recommend();
     if (profile_.max_distinct_shapes > 1) PH_RETURN_IF_ERROR(TrySeveralShapes());
-    if (has_given_up_) return Cancelled();
+    if (was_cancelled_) return Cancelled();
     result_.reasons = TuningReasons(result_, profile_, schema_, graphs_, options_, facts_);
     Report();
     LayOut(result_.single_shape);
@@ -229,7 +229,7 @@ class LimitTuner {
     OptimizerOptions plan_options;
     plan_options.steps = steps_per_plan_;
     plan_options.seed = options_.seed;
-    plan_options.given_up = given_up_;
+    plan_options.is_cancelled = is_cancelled_;
     plan_options.memory = options_.memory;
     plan_options.vector_level = options_.vector_level;
     return plan_options;
@@ -359,7 +359,7 @@ class LimitTuner {
     round_.clear();
     for (uint64_t plans = 0;; ++plans) {
       const std::optional<Candidate> candidate = queue.Next();
-      if (has_given_up_ || budget_.cancelled()) return Cancelled();
+      if (was_cancelled_ || budget_.cancelled()) return Cancelled();
       if (!candidate) break;
       if (best_) {
         if (candidate->bound >= ValueOf(*best_)) break;
@@ -491,7 +491,7 @@ class LimitTuner {
       }
       at = large_ ? low + (high - low) / 2 : std::min(low + plans / 4 * low, high - 1);
     }
-    return has_given_up_ ? Cancelled() : absl::OkStatus();
+    return was_cancelled_ ? Cancelled() : absl::OkStatus();
   }
 
   // For each of a few shape costs, the candidate with the best bound.
@@ -539,7 +539,7 @@ class LimitTuner {
       best_value = value;
       points.push_back(ShapeOf(candidate, plan));
     }
-    if (has_given_up_) return Cancelled();
+    if (was_cancelled_) return Cancelled();
     points.push_back(*best_);
     for (TunedShape& point : points) {
       if (!result_.frontier.empty() && !IsBetter(point, result_.frontier.back())) continue;
@@ -576,7 +576,7 @@ class LimitTuner {
     // If not every cell can be planned, the planned cells are spread evenly.
     const uint64_t stride = share >= least ? 1 : least / (share + 1) + 1;
     for (uint64_t number = 0;; ++number) {
-      if (number % kCellsBetweenAsking == 0 && given_up_()) return Cancelled();
+      if (number % kCellsBetweenAsking == 0 && is_cancelled_()) return Cancelled();
       if (const std::optional<Candidate> candidate = grid_->Fill(capacities)) {
         PH_RETURN_IF_ERROR(AddCell(*candidate, number % stride == 0, steps_per_cell, reserve));
       }
@@ -732,7 +732,7 @@ class LimitTuner {
       }
       DeviceProfile profile = profile_;
       TuneOptions options = options_;
-      options.given_up = given_up_;
+      options.is_cancelled = is_cancelled_;
       options.steps = share;
       profile.max_distinct_shapes = 1;
       if (i == 0) {
@@ -758,7 +758,7 @@ class LimitTuner {
       }
     }
     PH_RETURN_IF_ERROR(PlanGroups(std::move(shapes), share));
-    if (has_given_up_) return Cancelled();
+    if (was_cancelled_) return Cancelled();
     // Whether other groups would cost less was not searched.
     result_.exact = false;
     result_.group_graphs.clear();
@@ -838,8 +838,8 @@ class LimitTuner {
   SizeHistogram graphs_;
   GraphDemand demand_;
   std::optional<CandidateGrid> grid_;
-  bool has_given_up_ = false;
-  const std::function<bool()> given_up_;
+  bool was_cancelled_ = false;
+  const std::function<bool()> is_cancelled_;
   WorkBudget budget_;
   TuningFacts facts_;
   uint64_t plans_since_report_ = 0;

@@ -96,7 +96,7 @@ struct TuneOptions {
   // Called now and then, and when there is a better incumbent; may be empty.
   std::function<void(const TuneProgress&)> progress;
   // Asked now and then; may be empty.
-  std::function<bool()> given_up;
+  std::function<bool()> is_cancelled;
   // Reserves memory for everything that grows during the search; null: there is room for all.
   PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();

@@ -66,7 +66,7 @@ absl::StatusOr<FetchedChunks> ChunkFetcher::FetchAll(const DatasetHead& head,
   const auto work = [&] {
     for (size_t i = next++; i < chunks.size() && !has_failed; i = next++) {
       auto& map = (*maps)[i];
-      if (!HasMemoryFor([&] { map = Fetch(head, *chunks[i], /*cached=*/true); })) {
+      if (!RunWithinMemory([&] { map = Fetch(head, *chunks[i], /*cached=*/true); })) {
         map = OutOfMemory();
       }
       const absl::Status& status = map.status();

@@ -104,7 +104,7 @@ absl::StatusOr<AppendResult> ObjectAppender::Append(const PreparedAppend& append
         waiter->is_done = true;
       }
     };
-    (void)HasMemoryFor([&] { is_tail_long = Commit(append.name, group); });
+    (void)RunWithinMemory([&] { is_tail_long = Commit(append.name, group); });
   }
   if (is_tail_long) RollSoon(append.name);
   return std::move(self.result);
@@ -364,7 +364,7 @@ absl::Status ObjectAppender::Put(const DatasetHead& head, const Decision& decisi
 }
 
 void ObjectAppender::RollSoon(absl::string_view name) {
-  (void)HasMemoryFor([&] {
+  (void)RunWithinMemory([&] {
     std::string of(name);
     {
       absl::MutexLock lock(&mutex_);
@@ -375,7 +375,9 @@ void ObjectAppender::RollSoon(absl::string_view name) {
       absl::MutexLock lock(&mutex_);
       rolling_.erase(of);
     });
-    const auto roll = [this, of, over] { (void)HasMemoryFor([&] { RollTail(of).IgnoreError(); }); };
+    const auto roll = [this, of, over] {
+      (void)RunWithinMemory([&] { RollTail(of).IgnoreError(); });
+    };
     if (options_.later) {
       options_.later(roll);
     } else {

@@ -81,7 +81,7 @@ void ObjectReadAhead::Run(const Caller* caller) {
       bytes_ahead_ += sizes_[number];
     }
     absl::StatusOr<std::string> bytes = OutOfMemory();
-    (void)HasMemoryFor([&] { bytes = Read(number); });
+    (void)RunWithinMemory([&] { bytes = Read(number); });
     absl::MutexLock lock(&mutex_);
     if (!bytes.ok()) has_ended_ = true;
     Slot& slot = slots_[number % slots_.size()];

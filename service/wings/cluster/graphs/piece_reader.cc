@@ -52,7 +52,7 @@ absl::StatusOr<std::shared_ptr<const JoinedObjects>> PieceReader::Join(const Sha
         failures[i] = piece.status();
         if (piece.ok()) fetched[i] = *std::move(piece);
       };
-      if (!HasMemoryFor(fetch)) failures[i] = OutOfMemory();
+      if (!RunWithinMemory(fetch)) failures[i] = OutOfMemory();
       if (!failures[i].ok()) has_failed = true;
     }
   });

@@ -67,7 +67,7 @@ absl::StatusOr<CountedGraphs> SharedHistogramStore::Make(Change& change) {
     changes.swap(copy->queue);
   }
   const std::vector<Change*> all(changes.begin(), changes.end());
-  if (!HasMemoryFor([&] { MakeAll(name, *copy, all); })) {
+  if (!RunWithinMemory([&] { MakeAll(name, *copy, all); })) {
     DropCopy(name, *copy);
   }
   return change.result;

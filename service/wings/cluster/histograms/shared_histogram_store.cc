@@ -71,12 +71,12 @@ SharedHistogramStore::SharedHistogramStore(KeyValueStore* keys, const Options& o
 
 SharedHistogramStore::~SharedHistogramStore() {
   flusher_ = nullptr;
-  HasMemoryFor([this] { Flush().IgnoreError(); });
+  RunWithinMemory([this] { Flush().IgnoreError(); });
 }
 
 void SharedHistogramStore::Start() {
   flusher_ = std::make_unique<Repeating>(kFlushPeriod, [this, periods = int64_t{0}]() mutable {
-    HasMemoryFor([this] { Flush().IgnoreError(); });
+    RunWithinMemory([this] { Flush().IgnoreError(); });
     // In between they take memory that others may want.
     if (++periods % (kUnusedPeriod / kFlushPeriod) == 0) DropUnused();
   });
@@ -129,7 +129,7 @@ void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
   copy.log = SharedLogHead();
   copy.head.Clear();
   // Only to say that there is none takes memory.
-  HasMemoryFor(
+  RunWithinMemory(
       [&] { const_cast<SharedHistogramStore*>(this)->HistogramStore::Delete(name).IgnoreError(); });
 }
 

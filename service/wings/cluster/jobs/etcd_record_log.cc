@@ -214,7 +214,7 @@ absl::Status EtcdRecordLog::Write(absl::Span<const std::string> records, bool re
   absl::MutexLock working(&working_);
   PH_RETURN_IF_ERROR(failure());
   absl::Status status;
-  if (HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(working_) {
+  if (RunWithinMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(working_) {
         status = log_.Write({.name = absl::StrCat(absl::Hex(owner_revision_), "-", ++serial_),
                              .contents = contents,
                              .replaces = replaces},

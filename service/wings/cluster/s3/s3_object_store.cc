@@ -119,7 +119,7 @@ struct S3ObjectStore::Response {
   static size_t Receive(char* data, size_t size, size_t count, void* self) {
     auto& response = *static_cast<Response*>(self);
     const absl::string_view piece(data, size * count);
-    if (!HasMemoryFor([&] { response.refused = response.Take(piece); })) {
+    if (!RunWithinMemory([&] { response.refused = response.Take(piece); })) {
       response.refused = OutOfMemory();
     }
     return response.refused.ok() ? piece.size() : 0;

@@ -45,7 +45,7 @@ absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesReques
                                                    HistogramStore& histograms,
                                                    SamplingObserver* sampled, RequestCall& call) {
   const CallContext& context = call.context();
-  const Making making(context.working, call.AsksWhetherGivenUp());
+  const Making making(context.working, call.cancellation());
   PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(request.sub_graphs(), graphs));
   PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(request.seeds())));
   PH_ASSIGN_OR_RETURN(const SeedList seeds,
@@ -92,7 +92,7 @@ absl::StatusOr<v1::SampleDatasetResponse> Make(const v1::SampleDatasetRequest& w
                                                const SourceGraphStore* graphs,
                                                DatasetStore& datasets, SamplingObserver* sampled,
                                                ProgressSink<v1::SampleDatasetResponse>& sink) {
-  const Making making(sink.call().context().working, sink.call().AsksWhetherGivenUp());
+  const Making making(sink.call().context().working, sink.call().cancellation());
   PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(wire.sub_graphs(), graphs));
   PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(wire.seeds())));
   SampledDatasetRequest request;

@@ -74,8 +74,8 @@ SealRuns::Executor OnPlanningPool(PlanningPool* pool) {
     const auto turn = std::make_shared<PlanningTurn>(pool, client);
     pool->Submit(turn, [turn, graph, work = std::move(work)] {
       // Nobody cancels the turn.
-      turn->GivenUpIn(NamespaceOf(graph));
-      work([&turn] { return turn->GivenUp(); });
+      turn->YieldTurnIn(NamespaceOf(graph));
+      work([&turn] { return turn->YieldTurn(); });
     });
   };
 }
@@ -92,7 +92,7 @@ absl::StatusOr<v1::VerifySourceGraphResponse> VerifyGraph(
       response.set_num_bytes_total(now.total);
       sink.Report(response);
     }
-    return !sink.given_up();
+    return !sink.YieldTurn();
   };
   PH_ASSIGN_OR_RETURN(const SourceGraphVerifyReport report,
                       graphs.Verify(request.name(), progress));

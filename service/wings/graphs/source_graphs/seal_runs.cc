@@ -72,18 +72,18 @@ absl::StatusOr<std::unique_ptr<SealRuns::Watch>> SealRuns::Start(const ClientId&
     }
     if (!begins) return;
     executor_(client, run->name,
-              [this, run](const std::function<bool()>& given_up) { Seal(*run, given_up); });
+              [this, run](const std::function<bool()>& is_cancelled) { Seal(*run, is_cancelled); });
   };
-  if (!HasMemoryFor(begin)) {
+  if (!RunWithinMemory(begin)) {
     if (begins) End(*run, OutOfMemory());
     return OutOfMemory();
   }
   return watch;
 }
 
-void SealRuns::Seal(Run& run, const std::function<bool()>& given_up) {
+void SealRuns::Seal(Run& run, const std::function<bool()>& is_cancelled) {
   absl::StatusOr<SourceGraphInfo> result = OutOfMemory();
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     // The name may belong to another graph by now.
     result = graphs_->Get(run.name);
     if (result.ok() && result->id != run.id) {
@@ -92,8 +92,8 @@ void SealRuns::Seal(Run& run, const std::function<bool()>& given_up) {
     }
     if (!result.ok()) return;
     result = graphs_->Seal({run.name, run.id}, run.options, [&](const SourceGraphProgress& now) {
-      HasMemoryFor([&] { Tell(run, now); });
-      return !stops_ && !given_up();
+      RunWithinMemory([&] { Tell(run, now); });
+      return !stops_ && !is_cancelled();
     });
     if (absl::IsCancelled(result.status())) {
       result = absl::UnavailableError(

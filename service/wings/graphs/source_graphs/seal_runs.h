@@ -28,8 +28,8 @@ class SealRuns {
   struct Run;
 
  public:
-  // `work` asks `given_up` now and then, where it may have to wait for its turn.
-  using Work = std::function<void(const std::function<bool()>& given_up)>;
+  // `work` asks `is_cancelled` now and then, where it may have to wait for its turn.
+  using Work = std::function<void(const std::function<bool()>& is_cancelled)>;
   // Runs `work` on a graph once, soon, on another thread. May throw std::bad_alloc; then it does
   // not run.
   using Executor = std::function<void(const ClientId& client, const std::string& graph, Work work)>;
@@ -88,7 +88,7 @@ class SealRuns {
     std::vector<std::shared_ptr<const std::function<void()>>> wakes ABSL_GUARDED_BY(mutex);
   };
 
-  void Seal(Run& run, const std::function<bool()>& given_up);
+  void Seal(Run& run, const std::function<bool()>& is_cancelled);
   static void Tell(Run& run, const SourceGraphProgress& now);
   void End(Run& run, absl::StatusOr<SourceGraphInfo> result);
 

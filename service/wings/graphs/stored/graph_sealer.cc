@@ -290,7 +290,7 @@ absl::StatusOr<GraphManifest> SealGraph(const GraphDefinition& definition,
   // Also if an allocation fails. What remains is removed when the graph is sealed again, or the
   // store is opened.
   absl::Cleanup undo = [&] {
-    HasMemoryFor([&] { RemoveAll(arrays).IgnoreError(); });
+    RunWithinMemory([&] { RemoveAll(arrays).IgnoreError(); });
     space->Give(space->used() - before);
   };
   auto manifest = Seal(definition, folder, space, options, progress);

@@ -341,7 +341,7 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
                                                         }));
   // Also if an allocation fails.
   absl::Cleanup undo = [&] {
-    HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
+    RunWithinMemory([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
     space_->Give(BytesOf(manifest));
   };
   manifest.producers = log->producers();
@@ -361,7 +361,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   absl::StatusOr<GraphManifest> manifest = OutOfMemory();
   absl::Status sealed = OutOfMemory();
   Sealed to_be;
-  HasMemoryFor([&] {
+  RunWithinMemory([&] {
     manifest = MakeManifest(options, progress);
     if (!manifest.ok()) {
       sealed = manifest.status();
@@ -375,7 +375,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   absl::MutexLock lock(&mutex_);
   if (!manifest.ok() || (!sealed.ok() && !DiskOutcomeIsUnknown(sealed))) {
     if (manifest.ok()) {
-      HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
+      RunWithinMemory([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
       space_->Give(BytesOf(*manifest));
     }
     state_ = SourceGraphState::kOpen;
@@ -386,7 +386,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   BecomeSealed(std::move(to_be));
   // The rows stay until it is known that they are not needed.
   PH_RETURN_IF_ERROR(sealed);
-  HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError(); });
+  RunWithinMemory([&] { RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError(); });
   return Info();
 }
 

@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<PartGraphs>> PartGraphs::Create(
       parts->memory_,
       making.Hold("the nodes of parts", uint64_t{12} * of_parts.num_nodes() + 8 * first_edges));
   PartitionWatch watch;
-  watch.cancelled = making.given_up();
+  watch.cancelled = making.is_cancelled();
   PH_ASSIGN_OR_RETURN(NewIds ids, NewIds::Create(&of_parts, part, num_parts, watch));
   parts->ids_ = std::make_unique<const NewIds>(std::move(ids));
   parts->local_.assign(of_parts.num_nodes(), kAbsent);

@@ -56,7 +56,7 @@ bool PartitionJobs::HasWorkOrStops() const { return stops_ || states_.has_waitin
 void PartitionJobs::Work() {
   LowerPriority();
   if (!has_begun_.exchange(true)) {
-    HasMemoryFor([this] { FindUnfinished(); });
+    RunWithinMemory([this] { FindUnfinished(); });
     absl::MutexLock lock(&mutex_);
     has_searched_ = true;
   }
@@ -72,7 +72,7 @@ void PartitionJobs::Work() {
     if (turn.work != nullptr) {
       RunNext(turn);
     } else {
-      HasMemoryFor([this] { FindClaimed(); });
+      RunWithinMemory([this] { FindClaimed(); });
     }
   }
 }
@@ -182,7 +182,7 @@ absl::Status PartitionJobs::RunWithMemory(const Turn& turn, bool& gave_way) {
   uint64_t room = 0;
   for (;;) {
     absl::Status ended = OutOfMemory();
-    HasMemoryFor([&] { ended = RunJob(turn, gave_way); });
+    RunWithinMemory([&] { ended = RunJob(turn, gave_way); });
     if (!absl::IsAborted(ended) || gave_way) return ended;
     // There is no room now. Those behind it wait, too: otherwise large ones would never run.
     if (!waiter) {

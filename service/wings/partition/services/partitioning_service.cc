@@ -35,7 +35,7 @@ absl::StatusOr<v1::PartitionDatasetResponse> MakeParts(
     const v1::PartitionDatasetRequest& wire, const PartitionJobs& partitions,
     DatasetStore& datasets, ProgressSink<v1::PartitionDatasetResponse>& sink) {
   PH_RETURN_IF_ERROR(CheckDatasetName(wire.dataset()));
-  const Making making(sink.call().context().working, sink.call().AsksWhetherGivenUp());
+  const Making making(sink.call().context().working, sink.call().cancellation());
   PH_ASSIGN_OR_RETURN(PartitionJobs::Parts given,
                       partitions.PartsOf(wire.graph(), wire.partition()));
   PartGraphsOptions options;
