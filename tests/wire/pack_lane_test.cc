@@ -346,7 +346,7 @@ TEST_F(PackLaneTest, EndsWithItsLane) {
     // No request comes.
     num_wakes_ = 0;
     clock_.Advance(LaneReplies<PackReply>::kLongWait);
-    EXPECT_EQ(num_wakes_, 1);
+    EXPECT_GE(num_wakes_, 1);  // Perhaps only now the door tells that the client has come, too.
     EXPECT_THAT(handler->Next(),
                 StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
                          HasSubstr("lane")));
