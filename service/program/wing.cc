@@ -66,6 +66,12 @@ absl::Status CheckIsFolder(const std::string& store) {
   if (!absl::StrContains(store, "://")) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(store, " is no folder"));
 }
+// The address of a store that no built wing knows.
+absl::Status CheckIsHere(const std::string& store) {
+  const AbsentWing* const absent = AbsentWingOfStore(store);
+  if (absent == nullptr) return CheckIsFolder(store);
+  return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
+}
 
 std::string WhyNoGraphs() { return WhyNo(&AbsentWing::folders, "source_graphs"); }
 
@@ -93,10 +99,15 @@ CommandParts PartsOfCommands() {
       if (wing.add_to_check != nullptr) return wing.add_to_check(check);
     }
     return [](const std::string& store, DamageVisitor /*found*/, StoredCounts& /*counts*/) {
-      const AbsentWing* const absent = AbsentWingOfStore(store);
-      if (absent == nullptr) return CheckIsFolder(store);
-      return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
+      return CheckIsHere(store);
     };
+  };
+  parts.add_to_repair = [](CLI::App& repair) -> SharedRepair {
+    for (const BuiltWing& wing : WingsOfProgram().built) {
+      if (wing.add_to_repair != nullptr) return wing.add_to_repair(repair);
+    }
+    return [](const std::string& store, const RepairOptions& /*options*/,
+              RepairReport& /*report*/) { return CheckIsHere(store); };
   };
   const auto snapshots = [](SharedSnapshot (*BuiltWing::*add)(CLI::App & command)) {
     return [add](CLI::App& command) -> SharedSnapshot {
@@ -105,11 +116,7 @@ CommandParts PartsOfCommands() {
       }
       return [](const std::string& store, const std::string& /*snapshot*/,
                 SnapshotProgress /*progress*/) -> absl::StatusOr<std::optional<SnapshotReport>> {
-        const AbsentWing* const absent = AbsentWingOfStore(store);
-        if (absent != nullptr) {
-          return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
-        }
-        PH_RETURN_IF_ERROR(CheckIsFolder(store));
+        PH_RETURN_IF_ERROR(CheckIsHere(store));
         return std::nullopt;
       };
     };

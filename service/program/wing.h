@@ -118,8 +118,9 @@ struct BuiltWing {
   std::unique_ptr<Wing> (*make)() = nullptr;
   // To `packhoused store`; null: none.
   void (*add_to_store)(CLI::App& store, ExitCode& code) = nullptr;
-  // To `packhoused store check`; null: none.
+  // To `packhoused store check` and `repair`; null: none.
   SharedCheck (*add_to_check)(CLI::App& check) = nullptr;
+  SharedRepair (*add_to_repair)(CLI::App& repair) = nullptr;
   // To `packhoused store snapshot` and `restore`; null: none.
   SharedSnapshot (*add_to_snapshot)(CLI::App& snapshot) = nullptr;
   SharedSnapshot (*add_to_restore)(CLI::App& restore) = nullptr;

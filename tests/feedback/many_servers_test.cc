@@ -598,9 +598,10 @@ TEST_F(FeedbackOfServersTest, ACheckTellsWhatIsDamaged) {
   std::vector<std::string> told;
   const auto check = [&](KeyStore& keys) {
     told.clear();
-    return FeedbackStore::Check(keys, [&](absl::string_view key, const absl::Status& what) {
+    return FeedbackStore::Check(keys, [&](absl::string_view key, const absl::Status& what,
+                                          const std::optional<std::string>& right) {
       EXPECT_THAT(what, StatusIs(absl::StatusCode::kDataLoss, testing::_));
-      told.push_back(absl::StrCat(key, ": ", what.message()));
+      told.push_back(absl::StrCat(key, ": ", what.message(), right ? "; right: " + *right : ""));
     });
   };
   EXPECT_THAT(check(server->connection), IsOk());
@@ -617,7 +618,8 @@ TEST_F(FeedbackOfServersTest, ACheckTellsWhatIsDamaged) {
   EXPECT_THAT(told,
               testing::ElementsAre(testing::StartsWith("feedback/m/a/d: "),
                                    testing::StartsWith("feedback/m/nameless: "),
-                                   "feedback/count: measured models: there are 3, should be '2'"));
+                                   "feedback/count: measured models: there are 3, should be '2'"
+                                   "; right: 3"));
   server->connection.SetFaults([] { return StoreFault::kUnreachable; });
   EXPECT_THAT(check(server->connection), StatusIs(absl::StatusCode::kUnavailable, testing::_));
 }
@@ -638,8 +640,8 @@ TEST_F(FeedbackOfServersTest, ACheckReadsOneMoment) {
                   IsOk());
       servers_.Compact(servers_.revision());
     };
-    const absl::Status checked =
-        FeedbackStore::Check(connection, [](absl::string_view key, const absl::Status& what) {
+    const absl::Status checked = FeedbackStore::Check(
+        connection, [](absl::string_view key, const absl::Status& what, const auto& /*right*/) {
           ADD_FAILURE() << key << ": " << what;
         });
     EXPECT_EQ(checked.code(),

@@ -442,8 +442,9 @@ absl::StatusOr<std::unique_ptr<FeedbackStore>> FeedbackStore::Open(KeyStore* key
 }
 
 absl::Status FeedbackStore::Check(
-    KeyStore& keys,
-    absl::FunctionRef<void(absl::string_view key, const absl::Status& what)> damaged) {
+    KeyStore& keys, absl::FunctionRef<void(absl::string_view key, const absl::Status& what,
+                                           const std::optional<std::string>& right)>
+                        damaged) {
   // The state that both are read at may be dropped from the store's history meanwhile.
   for (int failures = 0;; ++failures) {
     PH_ASSIGN_OR_RETURN(const RangeResult read, keys.ReadAll(KeyRange::Prefix(kModels), kPage));
@@ -453,14 +454,15 @@ absl::Status FeedbackStore::Check(
     for (const KeyValue& value : read.values) {
       const std::optional<FeedbackKey> key = KeyOf(value.key);
       const absl::Status decoded = key ? Decode(*key, value).status() : Damaged(value.key);
-      if (!decoded.ok()) damaged(value.key, decoded);
+      if (!decoded.ok()) damaged(value.key, decoded, std::nullopt);
     }
     const std::string count = absl::StrCat(read.values.size());
     const std::string stored = counted->values.empty() ? "0" : counted->values[0].value;
     if (stored != count) {
       damaged(kCount,
               absl::DataLossError(absl::StrCat("measured models: there are ", count,
-                                               ", should be '", absl::CHexEscape(stored), "'")));
+                                               ", should be '", absl::CHexEscape(stored), "'")),
+              count);
     }
     return absl::OkStatus();
   }

@@ -78,10 +78,12 @@ class FeedbackStore final : public MeasuredModels {
   // `keys` must outlive it. Who is alone reads all models; errors of that.
   static absl::StatusOr<std::unique_ptr<FeedbackStore>> Open(KeyStore* keys, Options options);
   // Reads all models, and how many there should be; calls `damaged` for what cannot be read, with
-  // its key, and if they do not agree. Changes nothing. Errors of the store.
-  static absl::Status Check(
-      KeyStore& keys,
-      absl::FunctionRef<void(absl::string_view key, const absl::Status& what)> damaged);
+  // its key, and if they do not agree, with the value that would be `right`. Changes nothing.
+  // Errors of the store.
+  static absl::Status Check(KeyStore& keys,
+                            absl::FunctionRef<void(absl::string_view key, const absl::Status& what,
+                                                   const std::optional<std::string>& right)>
+                                damaged);
   // With keys of its own, which nobody keeps.
   static std::unique_ptr<FeedbackStore> InMemory(std::function<absl::Time()> now);
 

@@ -26,6 +26,11 @@ namespace packhouse {
 using SharedCheck = std::function<absl::Status(const std::string& store, DamageVisitor found,
                                                StoredCounts& counts)>;
 
+// Repairs it in the same way, and adds to `report` what was done. Errors as SharedCheck, and of the
+// work.
+using SharedRepair = std::function<absl::Status(
+    const std::string& store, const RepairOptions& options, RepairReport& report)>;
+
 // Takes a snapshot of what servers share, or restores one, if `store` names it; nullopt if that is
 // a folder. Errors as SharedCheck, and of the work.
 using SharedSnapshot = std::function<absl::StatusOr<std::optional<SnapshotReport>>(
@@ -39,7 +44,8 @@ struct CommandParts {
   GraphFolder graphs;
   // Adds flags to `packhoused store check`, which must outlive the result. May be null.
   std::function<SharedCheck(CLI::App& check)> add_to_check = nullptr;
-  // The same of `packhoused store snapshot` and `restore`.
+  // The same of `packhoused store repair`, `snapshot` and `restore`.
+  std::function<SharedRepair(CLI::App& repair)> add_to_repair = nullptr;
   std::function<SharedSnapshot(CLI::App& snapshot)> add_to_snapshot = nullptr;
   std::function<SharedSnapshot(CLI::App& restore)> add_to_restore = nullptr;
 };

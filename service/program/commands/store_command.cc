@@ -34,6 +34,7 @@ struct StoreArguments {
   GraphFolder graphs;
   std::vector<std::string> dropped_graphs;
   SharedCheck check_shared;
+  SharedRepair repair_shared;
   SharedSnapshot snapshot_shared;
   SharedSnapshot restore_shared;
 };
@@ -125,13 +126,27 @@ ExitCode RunCheck(const StoreArguments& arguments) {
   return num_damages == 0 ? kExitOk : kExitFailure;
 }
 
-ExitCode RunRepair(const StoreArguments& arguments) {
-  for (const std::string& graph : arguments.dropped_graphs) {
-    const absl::Status dropped = DropDamagedGraph(arguments.folder, arguments.graphs, graph);
-    if (!dropped.ok()) return Fail(dropped);
-    std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
+absl::StatusOr<RepairReport> Repair(const StoreArguments& arguments) {
+  RepairReport report;
+  if (IsFolder(arguments.folder)) {
+    for (const std::string& graph : arguments.dropped_graphs) {
+      PH_RETURN_IF_ERROR(DropDamagedGraph(arguments.folder, arguments.graphs, graph));
+      std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
+    }
+    PH_ASSIGN_OR_RETURN(report,
+                        RepairDataFolder(arguments.folder, arguments.repair, arguments.graphs));
+  } else if (!arguments.dropped_graphs.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--drop-source-graph: is for folders, not for ", arguments.folder));
   }
-  const auto report = RepairDataFolder(arguments.folder, arguments.repair, arguments.graphs);
+  if (arguments.repair_shared) {
+    PH_RETURN_IF_ERROR(arguments.repair_shared(arguments.folder, arguments.repair, report));
+  }
+  return report;
+}
+
+ExitCode RunRepair(const StoreArguments& arguments) {
+  const auto report = Repair(arguments);
   if (!report.ok()) return Fail(report.status());
   for (const std::string& done : report->done) std::cout << done << '\n';
   for (const std::string& job : report->lost_jobs) {
@@ -263,7 +278,8 @@ void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
           "Remove this source graph, which is damaged, with its partitions; may be repeated")
       ->type_name("NAME");
   repair->add_flag("--accept-missing", arguments->repair.accept_missing,
-                   "Go on without files that the folder must have, and that are missing or empty");
+                   "Go on without what must be there and is missing, or in s3:// cannot be read");
+  if (parts.add_to_repair != nullptr) arguments->repair_shared = parts.add_to_repair(*repair);
 
   CLI::App* const compact =
       AddStoreAction(*command, arguments, code, "compact",

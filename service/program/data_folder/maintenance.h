@@ -25,20 +25,6 @@ namespace packhouse {
 absl::StatusOr<StoredCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
                                              const GraphFolder& graphs = {});
 
-struct RepairOptions {
-  // What the folder must have (folder_contents.h), and what is missing, is given up.
-  bool accept_missing = false;
-};
-
-struct RepairReport {
-  // What was done about each damaged record of the ledger, and what was given up, in words.
-  std::vector<std::string> done;
-  // In ascending order.
-  std::vector<std::string> lost_jobs;
-  // Whether anything was written.
-  bool is_changed = false;
-};
-
 // Repairs the ledger (ledger_repair.h), in one transaction. Nothing else of the folder is touched:
 // damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
 // DropDamagedGraph(). Source graphs that are missing are passed over as by CheckDataFolder().

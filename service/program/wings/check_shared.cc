@@ -1,10 +1,11 @@
-// packhoused store check s3://...: what servers share, read by the program itself.
+// packhoused store check and repair s3://...: what servers share, read by the program itself.
 #include "service/program/wings/check_shared.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,12 +14,15 @@
 #include "service/base/status_macros.h"
 #include "service/program/wings/address_flags.h"
 #include "service/wings/cluster/check/cluster_check.h"
+#include "service/wings/cluster/check/cluster_repair.h"
 #include "service/wings/cluster/shared/store_uri.h"
 
 namespace packhouse {
 namespace {
 
-absl::Status Check(const StoreAddress& address, DamageVisitor found, StoredCounts& counts) {
+// Opens what servers share.
+absl::Status WithCluster(const StoreAddress& address,
+                         absl::FunctionRef<absl::Status(const CheckedCluster& cluster)> work) {
   const SystemClock clock;
   CheckedCluster cluster;
   cluster.keys_name = address.ledger.uri;
@@ -30,7 +34,7 @@ absl::Status Check(const StoreAddress& address, DamageVisitor found, StoredCount
     PH_ASSIGN_OR_RETURN(cluster.source_graphs, store->source_graphs());
     cluster.companions = store->companions();
     cluster.objects_name = address.uri;
-    return CheckCluster(cluster, found, counts);
+    return work(cluster);
   }
   if (absl::StrContains(address.uri, "://")) {
     return absl::InvalidArgumentError(
@@ -42,21 +46,44 @@ absl::Status Check(const StoreAddress& address, DamageVisitor found, StoredCount
   cluster.engines.clock = &clock;
   cluster.engines.sleep = Pause;
   cluster.engines.draw = DrawUniqueNumber;
-  return CheckCluster(cluster, found, counts);
+  return work(cluster);
+}
+
+// Whether something that servers share is meant.
+bool IsShared(const StoreAddress& address) {
+  return absl::StrContains(address.uri, "://") || !address.ledger.uri.empty();
+}
+
+std::shared_ptr<StoreAddress> AddAddress(CLI::App& command, absl::string_view servers) {
+  auto address = std::make_shared<StoreAddress>();
+  AddAddressFlags(*address, command);
+  CLI::Option* const store = command.get_option("folder");
+  store->description(
+      absl::StrCat(store->get_description(), "; or s3://BUCKET[/PREFIX], whose servers ", servers));
+  return address;
 }
 
 }  // namespace
 
 SharedCheck AddSharedCheck(CLI::App& check) {
-  const auto address = std::make_shared<StoreAddress>();
-  AddAddressFlags(*address, check);
-  CLI::Option* const store = check.get_option("folder");
-  store->description(
-      absl::StrCat(store->get_description(), "; or s3://BUCKET[/PREFIX], whose servers may run"));
-  return [address](const std::string& uri, DamageVisitor found, StoredCounts& counts) {
+  return [address = AddAddress(check, "may run")](const std::string& uri, DamageVisitor found,
+                                                  StoredCounts& counts) {
     address->uri = uri;
-    const bool is_shared = absl::StrContains(uri, "://") || !address->ledger.uri.empty();
-    return is_shared ? Check(*address, found, counts) : absl::OkStatus();
+    if (!IsShared(*address)) return absl::OkStatus();
+    return WithCluster(*address, [&](const CheckedCluster& cluster) {
+      return CheckCluster(cluster, found, counts);
+    });
+  };
+}
+
+SharedRepair AddSharedRepair(CLI::App& repair) {
+  return [address = AddAddress(repair, "must not run")](
+             const std::string& uri, const RepairOptions& options, RepairReport& report) {
+    address->uri = uri;
+    if (!IsShared(*address)) return absl::OkStatus();
+    return WithCluster(*address, [&](const CheckedCluster& cluster) {
+      return RepairCluster(cluster, options, report);
+    });
   };
 }
 

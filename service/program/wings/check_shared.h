@@ -1,4 +1,4 @@
-// packhoused store check of what servers share.
+// packhoused store check and repair of what servers share.
 #ifndef PACKHOUSE_SERVICE_PROGRAM_WINGS_CHECK_SHARED_H_
 #define PACKHOUSE_SERVICE_PROGRAM_WINGS_CHECK_SHARED_H_
 
@@ -7,8 +7,9 @@
 
 namespace packhouse {
 
-// Adds the flags; `check` must outlive the result.
+// Add the flags; the argument must outlive the result.
 SharedCheck AddSharedCheck(CLI::App& check);
+SharedRepair AddSharedRepair(CLI::App& repair);
 
 }  // namespace packhouse
 

@@ -175,6 +175,7 @@ BuiltWing ClusterInProgram() {
           .make = [] { return std::unique_ptr<Wing>(new ClusterWing); },
           .add_to_store = AddCopyCommand,
           .add_to_check = AddSharedCheck,
+          .add_to_repair = AddSharedRepair,
           .add_to_snapshot = AddSharedSnapshot,
           .add_to_restore = AddSharedRestore};
 }

@@ -11,7 +11,6 @@
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kMembers = "member/";
 // Under it, the replicas that are asked whether they live. Each takes its own key away.
 constexpr absl::string_view kAsked = "member-asked/";
 // Under it, the replica that has an address, under its lease.

@@ -18,6 +18,9 @@
 
 namespace packhouse {
 
+// All keys of members begin with it.
+inline constexpr absl::string_view kMembers = "member/";
+
 // A replica, as its key member/<replica> has it.
 struct ClusterMember {
   std::string replica;

@@ -31,7 +31,7 @@ packhouse_room(ledger_etcd QUICK
 
 packhouse_room(cluster_check QUICK
   FOLDER wings/cluster/check
-  SOURCES cluster_check.cc
+  SOURCES cluster_check.cc cluster_repair.cc key_damages.cc
   DEPENDS packhouse_source_graphs_object packhouse_histograms_shared packhouse_ledger_etcd
           packhouse_ledger packhouse_feedback)
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/feedback/feedback_store.h"
 #include "service/engine/jobs/event_codec.h"
+#include "service/wings/cluster/check/cluster_repair.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
@@ -44,10 +46,13 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
@@ -575,6 +580,286 @@ TEST_F(ClusterCheckTest, KeysAreCheckedAlone) {
   EXPECT_THAT(places, ElementsAre(JobKeys("replaced").log().head));
   EXPECT_EQ(counts.num_datasets, 0U);
   EXPECT_EQ(counts.num_histograms, 2U);
+}
+
+// --- What a repair does.
+
+class ClusterRepairTest : public ClusterCheckTest {
+ protected:
+  struct Repaired {
+    absl::Status status;
+    RepairReport report;
+  };
+  static CheckedCluster ClusterOf(const ObjectEngines& engines) {
+    CheckedCluster cluster;
+    cluster.engines = engines;
+    cluster.keys_name = "KEYS";
+    cluster.objects_name = "OBJECTS";
+    return cluster;
+  }
+  static Repaired Repair(const CheckedCluster& cluster, bool accept_missing) {
+    Repaired repaired;
+    repaired.status = RepairCluster(cluster, {accept_missing}, repaired.report);
+    return repaired;
+  }
+  Repaired Repair(bool accept_missing) {
+    return Repair(ClusterOf(server_.replica->engines()), accept_missing);
+  }
+
+  // As servers leave it that have ended.
+  void FillAndEnd() {
+    Fill();
+    cluster_.clock.Advance(absl::Hours(20'000));
+    for (const KeyValue& value : Keys()) EXPECT_EQ(value.lease, 0U) << value.key;
+  }
+  void PutAll(const std::vector<KeyValue>& keys) {
+    Transaction all;
+    all.then.push_back(Operation::Delete({std::string(1, '\1'), "\xff"}));
+    ASSERT_THAT(server_.keys().Commit(all), IsOk());
+    for (const KeyValue& value : keys) Put(value.key, value.value);
+  }
+  static std::map<std::string, std::string> Values(const std::vector<KeyValue>& keys) {
+    std::map<std::string, std::string> values;
+    for (const KeyValue& value : keys) values[value.key] = value.value;
+    return values;
+  }
+  // The names of all that is there.
+  std::set<std::string> Names() {
+    std::set<std::string> names;
+    for (const KeyValue& value : Keys()) {
+      for (const char* const each :
+           {"ds/name/", "sg/name/", "sg/with/", "hist/h/", "feedback/m/", "jobs/"}) {
+        if (absl::StartsWith(value.key, each)) names.insert(value.key);
+      }
+    }
+    return names;
+  }
+};
+
+// Whichever key is lost or overwritten: a repair gives up no more than what it says, and what is
+// damaged then a call can delete.
+TEST_F(ClusterRepairTest, EachKeyThatIsLostOrOverwrittenIsPutRightOrGivenUp) {
+  FillAndEnd();
+  const std::vector<KeyValue> keys = Keys();
+  const std::set<std::string> names = Names();
+  ASSERT_EQ(names.size(), 2U + 2 + 4 + 2 + 2 + 2);
+  EXPECT_FALSE(Repair(true).report.is_changed);
+  EXPECT_EQ(Values(Keys()), Values(keys));
+  int num_refused = 0;
+  int num_free = 0;
+  int num_jobs = 0;
+  for (const KeyValue& value : keys) {
+    for (const char* const damage : {"", "?"}) {
+      SCOPED_TRACE(absl::StrCat(value.key, " ", damage));
+      // With another number the stores do not belong together.
+      if (value.key == kStoreIdentityKey && *damage != '\0') continue;
+      PutAll(keys);
+      if (*damage == '\0') {
+        Delete(value.key);
+      } else {
+        Put(value.key, damage);
+      }
+      const auto damaged = Values(Keys());
+      const std::set<std::string> left = Names();
+      const bool is_sound = Check().all().empty();
+      const Repaired careful = Repair(false);
+      if (!careful.status.ok()) {
+        ++num_refused;
+        EXPECT_THAT(careful.status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                             HasSubstr("; --accept-missing costs ")));
+        EXPECT_FALSE(careful.report.is_changed);
+        EXPECT_EQ(Values(Keys()), damaged);
+      } else if (careful.report.lost_jobs.empty()) {
+        EXPECT_EQ(Names(), left);
+        num_free += careful.report.is_changed ? 1 : 0;
+      } else {
+        ++num_jobs;
+        EXPECT_THAT(careful.report.done, Each(HasSubstr("; it costs job '")));
+      }
+      const Repaired repaired = Repair(true);
+      EXPECT_THAT(repaired.status, IsOk());
+      EXPECT_FALSE(is_sound && (careful.report.is_changed || repaired.report.is_changed));
+      std::set<std::string> lost;
+      for (const std::string& name : names) {
+        if (!Names().contains(name)) lost.insert(name);
+      }
+      EXPECT_LE(lost.size(), 1U) << absl::StrJoin(lost, " ");
+      // Damage of what can be read else is of a call.
+      if (!Check().all().empty()) {
+        const std::string all = Check().all();
+        EXPECT_THAT(lost, IsEmpty());
+        ASSERT_THAT(all, HasSubstr("data set '"));
+        const bool is_open = absl::StrContains(all, "team/open");
+        EXPECT_THAT(server_.datasets().Delete({is_open ? "team/open" : "sealed", 0}), IsOk());
+      }
+      EXPECT_EQ(Check().all(), "");
+      EXPECT_FALSE(Repair(true).report.is_changed);
+    }
+  }
+  EXPECT_GT(num_refused, 30);
+  EXPECT_GT(num_free, 8);
+  EXPECT_GT(num_jobs, 12);
+}
+
+// So that somebody can decide.
+TEST_F(ClusterRepairTest, ARefusalSaysWhatEverythingCosts) {
+  FillAndEnd();
+  Put(DatasetNameKey("sealed"), "?");
+  Put(DatasetNameKey("team/open"), "?");
+  Put("feedback/m/small/gpu", "?");
+  Delete("hist/h/small");
+  EXPECT_THAT(
+      Repair(false).status,
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(StartsWith("KEYS, ds/id/"),
+                     HasSubstr(": belongs to no data set that has a name; --accept-missing costs "
+                               "data set 'sealed', data set 'team/open', histogram 'small', that "
+                               "measured model, the data set whose name or key was lost"))));
+  EXPECT_THAT(Repair(true).status, IsOk());
+  EXPECT_EQ(Check().all(), "");
+}
+
+// A name is free again, and no generation of the lost job is used by its successor.
+TEST_F(ClusterRepairTest, ALostJobBeginsAnew) {
+  FillAndEnd();
+  for (const char* const mark : {"7", "?"}) {
+    SCOPED_TRACE(mark);
+    Put(std::string(JobKeys::kMark), mark);
+    for (const KeyValue& value : Keys()) {
+      if (absl::StartsWith(value.key, "job/replaced/log/")) Put(value.key, "?");
+    }
+    Delete(JobKeys("team/100%").log().head);
+    const Repaired repaired = Repair(false);
+    EXPECT_THAT(repaired.status, IsOk());
+    EXPECT_TRUE(repaired.report.is_changed);
+    EXPECT_THAT(repaired.report.lost_jobs, SizeIs(*mark == '7' ? 2 : 0));
+    EXPECT_EQ(Check().all(), "");
+    if (*mark != '7') break;
+    EXPECT_THAT(repaired.report.lost_jobs, ElementsAre("replaced", "team/100%"));
+    for (const char* const job : {"replaced", "team/100%"}) {
+      EXPECT_EQ(server_.keys().Get(EtcdJobDirectory::KeyOf(job)).value(), std::nullopt);
+      Process process = Start(&fake_);
+      const auto log = LogOf(process, job);
+      ASSERT_NE(log, nullptr);
+      EXPECT_THAT(log->ReadAll().value(), IsEmpty());
+      EXPECT_GT(log->mark().value(), uint64_t{1} << 40);
+      EXPECT_THAT(log->Release(), IsOk());
+    }
+  }
+}
+
+TEST_F(ClusterRepairTest, ServersMustNotRun) {
+  FillAndEnd();
+  Delete(std::string(kStoreTotalsKey));
+  Put(std::string(kStoreTotalsKey), "?");
+  Put("member/x-1", "host:7\nsigning-key abc");
+  EXPECT_THAT(Repair(true).status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                            "the server host:7 uses KEYS: stop all servers first"));
+  Delete("member/x-1");
+  // One that has joined meanwhile.
+  Put(JobKeys("replaced").log().head, "?");
+  Process process = Start(&fake_);
+  const JobKeys job("replaced");
+  Put(job.owner(), "host:7 a1");
+  EXPECT_THAT(Repair(true).status,
+              StatusIs(absl::StatusCode::kAborted,
+                       "KEYS, replaced: somebody has changed it meanwhile; repair again"));
+  Delete(job.owner());
+  EXPECT_THAT(Repair(true).status, IsOk());
+  EXPECT_EQ(Check().all(), "");
+}
+
+// Which of the two is missing is written as the other one says, if somebody says that they belong
+// together.
+TEST_F(ClusterRepairTest, StoresAreBoundAnew) {
+  FillAndEnd();
+  const std::string key(kStoreIdentityKey);
+  const std::string object(kStoreIdentityObject);
+  const std::string number = server_.keys().Get(key).value()->value;
+  const auto bytes = [&] {
+    return ReadObject(fake_, object, {}, kMaxBytes, absl::InfiniteFuture());
+  };
+  const std::string there = bytes().value();
+  Delete(key);
+  EXPECT_THAT(Repair(false).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "KEYS, ds/store: is missing; --accept-missing costs all, if the two are not "
+                       "of one cluster"));
+  EXPECT_EQ(server_.keys().Get(key).value(), std::nullopt);
+  const Repaired repaired = Repair(true);
+  EXPECT_THAT(repaired.status, IsOk());
+  EXPECT_THAT(repaired.report.done, ElementsAre("KEYS, ds/store: is missing; it was written anew"));
+  EXPECT_EQ(server_.keys().Get(key).value()->value, number);
+  ASSERT_THAT(fake_.Delete(object, absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(Repair(false).status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                             HasSubstr("OBJECTS, object 'store': is missing; ")));
+  EXPECT_THAT(Repair(true).report.done,
+              ElementsAre("OBJECTS, object 'store': is missing; it was written anew"));
+  EXPECT_THAT(bytes(), IsOkAndHolds(there));
+  EXPECT_EQ(Check().all(), "");
+  Put(key, "0123456789abcdef");
+  EXPECT_THAT(Repair(true).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong together")));
+  Delete(key);
+  ASSERT_THAT(fake_.Delete(object, absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(Repair(true).status,
+              StatusIs(absl::StatusCode::kNotFound, "no server has used OBJECTS with KEYS"));
+}
+
+// Whichever request is refused, a later repair goes on.
+TEST_F(ClusterRepairTest, ARefusedRepairGoesOn) {
+  FillAndEnd();
+  const std::vector<KeyValue> keys = Keys();
+  const auto damage = [&] {
+    PutAll(keys);
+    Delete(std::string(kStoreIdentityKey));
+    Delete(DatasetNameKey("sealed"));
+    Delete(JobKeys("replaced").log().head);
+    Put("feedback/count", "9");
+    Put(SourceGraphNameKey("graph"), "?");
+  };
+  for (const auto code : {absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable}) {
+    Refusals refusals(code);
+    RefusingKeys refusing(&server_.keys(), &refusals);
+    RefusingObjects objects(&fake_, &refusals);
+    ObjectEngines engines = server_.replica->engines();
+    engines.keys = &refusing;
+    engines.objects = &objects;
+    const CheckedCluster cluster = ClusterOf(engines);
+    damage();
+    refusals.Begin(-1);
+    EXPECT_THAT(Repair(cluster, true).status, IsOk());
+    EXPECT_EQ(Check().all(), "");
+    const auto mended = Values(Keys());
+    const int num_requests = refusals.num_requests();
+    EXPECT_GT(num_requests, 40);
+    const int stride = code == absl::StatusCode::kUnavailable ? 5 : 1;
+    for (int step = 0; step < num_requests; step += stride) {
+      SCOPED_TRACE(absl::StrCat("request ", step, " of ", num_requests));
+      damage();
+      refusals.Begin(step);
+      const absl::Status status = Repair(cluster, true).status;
+      // Keys that are away are asked again.
+      EXPECT_TRUE(absl::IsUnavailable(status) || status.code() == code || status.ok()) << status;
+      EXPECT_TRUE(status.ok() || absl::StrContains(status.message(), kWhy)) << status;
+      EXPECT_FALSE(status.ok() && code == absl::StatusCode::kPermissionDenied);
+      refusals.Begin(-1);
+      EXPECT_THAT(Repair(cluster, true).status, IsOk());
+      EXPECT_EQ(Values(Keys()), mended);
+    }
+  }
+}
+
+// Without objects: what the servers of a data folder share. A store that does not come to rest ends
+// it.
+TEST_F(ClusterRepairTest, KeysAreRepairedAloneAndNotForEver) {
+  FillAndEnd();
+  ObjectEngines engines = server_.replica->engines();
+  engines.objects = nullptr;
+  Delete(JobKeys("replaced").log().head);
+  Put(DatasetNameKey("sealed"), "?");
+  EXPECT_THAT(Repair(ClusterOf(engines), false).report.lost_jobs, ElementsAre("replaced"));
+  EXPECT_EQ(server_.keys().Get(DatasetNameKey("sealed")).value()->value, "?");
 }
 
 // A server that does all that one can, a step at a time. `percent` of its calls fail: it may be

@@ -17,8 +17,6 @@ constexpr absl::string_view kJobs = "jobs/";
 // Reads of a transaction: etcd takes 128 by default.
 constexpr size_t kReadTogether = 100;
 
-std::string ListedKey(absl::string_view job) { return absl::StrCat(kJobs, job); }
-
 std::string NameOf(const KeyValue& value) { return value.key.substr(kJobs.size()); }
 
 std::optional<ListedJob> ListedJobOf(const KeyValue& value) {
@@ -35,20 +33,22 @@ std::optional<ListedJob> ListedJobOf(const KeyValue& value) {
 
 }  // namespace
 
+std::string EtcdJobDirectory::KeyOf(absl::string_view job) { return absl::StrCat(kJobs, job); }
+
 absl::Status EtcdJobDirectory::Put(const ListedJob& job) {
   const std::string value =
       absl::StrCat("1 ", job.num_epochs, " ", job.oldest_use, " ", job.latest_use);
-  return store_->Commit({{}, {Operation::Put(ListedKey(job.name), value)}, {}}).status();
+  return store_->Commit({{}, {Operation::Put(KeyOf(job.name), value)}, {}}).status();
 }
 
 absl::Status EtcdJobDirectory::Remove(const std::string& job) {
-  return store_->Commit({{}, {Operation::Delete(KeyRange::Of(ListedKey(job)))}, {}}).status();
+  return store_->Commit({{}, {Operation::Delete(KeyRange::Of(KeyOf(job)))}, {}}).status();
 }
 
 absl::StatusOr<bool> EtcdJobDirectory::RemoveUnowned(const std::string& job) {
   PH_ASSIGN_OR_RETURN(const TransactionResult done,
                       store_->Commit({{Compare::Absent(JobKeys(job).owner())},
-                                      {Operation::Delete(KeyRange::Of(ListedKey(job)))},
+                                      {Operation::Delete(KeyRange::Of(KeyOf(job)))},
                                       {}}));
   return done.succeeded;
 }
@@ -56,7 +56,7 @@ absl::StatusOr<bool> EtcdJobDirectory::RemoveUnowned(const std::string& job) {
 absl::StatusOr<JobPage> EtcdJobDirectory::List(const std::string& after, size_t limit) {
   KeyRange range = KeyRange::Prefix(kJobs);
   // A key that begins with this one comes after it.
-  if (!after.empty()) range.begin = ListedKey(after) + '\0';
+  if (!after.empty()) range.begin = KeyOf(after) + '\0';
   PH_ASSIGN_OR_RETURN(const RangeResult read, store_->Range(range, limit));
   JobPage page;
   for (const KeyValue& value : read.values) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/stores/keys/key_value_store.h"
 #include "service/stores/logs/job_directory.h"
@@ -19,6 +20,8 @@ class EtcdJobDirectory final : public JobDirectory {
  public:
   // `store` must outlive it.
   explicit EtcdJobDirectory(KeyValueStore* store) : store_(store) {}
+
+  static std::string KeyOf(absl::string_view job);
 
   absl::Status Put(const ListedJob& job) override;
   absl::Status Remove(const std::string& job) override;
