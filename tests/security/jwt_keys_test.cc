@@ -174,6 +174,8 @@ TEST_F(JwtKeysTest, KeysAreBounded) {
   verifies["key_ops"] = {"sign", "verify"};
   verifies["alg"] = "ES256";
   EXPECT_THAT(JwtKeys::Parse(json{{"keys", {verifies}}}.dump()), IsOk());
+  verifies["key_ops"] = "sign";  // Says nothing: it is no array.
+  EXPECT_THAT(JwtKeys::Parse(json{{"keys", {verifies}}}.dump()), IsOk());
 }
 
 TEST_F(JwtKeysTest, ForgedTokensAreRefused) {
@@ -220,6 +222,11 @@ TEST_F(JwtKeysTest, NonsenseIsRefused) {
         std::string("\0.\0.\0", 5), absl::StrCat(Encoded(std::string(5000, '[')), ".e30.e30")}) {
     EXPECT_THAT(Refusal(token), HasSubstr("refuses the token"));
   }
+  // One part that is none is enough.
+  for (const char* const token : {"e30.W10.AAAA", "W10.e30.AAAA", "!.e30.AAAA", "e30.!.AAAA"}) {
+    EXPECT_EQ(Refusal(token),
+              "the server refuses the token: it is no JWT: its parts are not JSON in base64url");
+  }
 }
 
 TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
@@ -231,16 +238,32 @@ TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
   cut["x"] = "AAAA";
   json bad = RsaJwk(rsa_, "bad");
   bad["n"] = "!";
+  json of_two = RsaJwk(rsa_, "of two");
+  of_two["e"] = Encoded("\x02");
+  json cut_y = EcJwk(ec_, "cut");
+  cut_y["y"] = "AAAA";
+  const auto without = [](json key, const char* member) {
+    key.erase(member);
+    return json{{"keys", {std::move(key)}}}.dump();
+  };
   for (const auto& [text, why] :
        {std::pair(std::string(""), "no JSON object"),
         std::pair(std::string("[]"), "no JSON object"),
+        std::pair(std::string("{}"), "it is no JSON object with an array 'keys'"),
         std::pair(std::string(R"({"keys":{}})"), "array 'keys'"),
         std::pair(std::string(R"({"keys":[]})"), "no key for RS256"),
         std::pair(std::string(R"({"keys":[3]})"), "key 1 '': it is no object"),
         std::pair(json{{"keys", {weak}}}.dump(), "key 1 'weak': its modulus has 1024 bits"),
         std::pair(json{{"keys", {off}}}.dump(), "key 1 'off'"),
         std::pair(json{{"keys", {cut}}}.dump(), "its coordinates have 3 and 32 bytes"),
-        std::pair(json{{"keys", {bad}}}.dump(), "'n' is not base64url")}) {
+        std::pair(json{{"keys", {cut_y}}}.dump(),
+                  "its coordinates have 32 and 3 bytes, not 32 as on P-256"),
+        std::pair(json{{"keys", {of_two}}}.dump(), "key 1 'of two': it is no public key: "),
+        std::pair(json{{"keys", {bad}}}.dump(), "'n' is not base64url"),
+        std::pair(without(RsaJwk(rsa_, "rsa"), "n"), "key 1 'rsa': 'n' is not base64url"),
+        std::pair(without(RsaJwk(rsa_, "rsa"), "e"), "key 1 'rsa': 'e' is not base64url"),
+        std::pair(without(EcJwk(ec_, "ec"), "x"), "key 1 'ec': 'x' is not base64url"),
+        std::pair(without(EcJwk(ec_, "ec"), "y"), "key 1 'ec': 'y' is not base64url")}) {
     const absl::Status status = JwtKeys::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));

@@ -1,7 +1,11 @@
 // Certificates on the disk: what is taken, what is refused, and what stays when a file breaks.
 #include "service/access/security/tls_files.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +14,10 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/access/security/security_files.h"
 #include "service/access/security/small_file.h"
+#include "service/base/event_log.h"
+#include "tests/security/jwt_issuer.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -196,6 +203,99 @@ TEST_F(TlsFilesTest, WhatIsOfferedIsTheLastGoodMaterial) {
   WriteText(paths_.client_ca, ReadText(At("a.crt")));
   EXPECT_TRUE(*files->Reload());
   EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadText(At("a.crt")));
+}
+
+// What cannot be kept in memory is not in use, and what was in use is as it was.
+TEST_F(TlsFilesTest, WithoutMemoryEverythingStaysAsItWas) {
+  const auto open = [this] { return TlsFiles::Open(paths_, [this] { return now_; }); };
+  PH_ASSERT_OK_AND_ASSIGN(const auto files, open());
+  const std::string identity = ReadText(At("a.key")) + "\n" + ReadText(At("a.crt"));
+  struct rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_signal = std::signal(SIGXFSZ, SIG_IGN);
+  const auto with_bytes = [&before](rlim_t bytes, const auto& attempt) {
+    const struct rlimit few = {bytes, before.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+    const absl::Status status = attempt();
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    return status;
+  };
+  const auto are_not_kept = [](const std::string& bytes) {
+    return StatusIs(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat("cannot keep ", bytes.size(), " bytes of certificates in memory"));
+  };
+  const std::string roots = ReadText(At("b.crt"));
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{10}}) {
+    EXPECT_THAT(with_bytes(bytes, [&] { return open().status(); }), are_not_kept(identity));
+    for (const bool is_of_roots : {false, true}) {
+      Use(is_of_roots ? "a" : "b", is_of_roots ? "a" : "b");
+      WriteText(paths_.client_ca, is_of_roots ? ReadText(At("a.crt")) : roots);
+      const std::string wanted = is_of_roots ? ReadText(At("a.crt"))
+                                             : ReadText(At("b.key")) + "\n" + ReadText(At("b.crt"));
+      EXPECT_THAT(with_bytes(bytes, [&] { return files->Reload().status(); }),
+                  are_not_kept(wanted));
+      EXPECT_EQ(*ReadSmallFile(files->identity_path()), identity);
+      EXPECT_EQ(*ReadSmallFile(files->roots_path()), roots);
+      EXPECT_EQ(files->material().certificate, ReadText(At("a.crt")));
+      EXPECT_EQ(files->material().client_ca, roots);
+    }
+  }
+  std::signal(SIGXFSZ, old_signal);
+  EXPECT_TRUE(*files->Reload());
+  EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadText(At("a.crt")));
+}
+
+// All files together: each that is named is opened, watched and in use; none that is missing is.
+TEST_F(TlsFilesTest, AllFilesOfSecurityAreOpenedTogether) {
+  SilentLog log;
+  WriteText(At("tokens"), absl::StrCat("alice ", HashOfToken("a-token"), "\n"));
+  WriteText(At("policy"),
+            "version: 1\nroles: [{role: admin, principals: [alice], "
+            "namespaces: [\"*\"]}]\n");
+  const Signer signer =
+      MakeKey(folder_, "jwt.pem", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+  WriteText(At("jwks"), nlohmann::json{{"keys", {EcJwk(signer, "key")}}}.dump());
+  const auto names_of = [](const SecurityFiles& files) {
+    std::vector<std::string> names;
+    for (const Reloader::Reading& reading : files.readings()) names.push_back(reading.name);
+    return names;
+  };
+  const auto now = [this] { return now_; };
+  PH_ASSERT_OK_AND_ASSIGN(const auto none, SecurityFiles::Open({}, now, &log));
+  EXPECT_THAT(names_of(*none), ::testing::IsEmpty());
+  EXPECT_EQ(none->tls(), nullptr);
+  EXPECT_EQ(none->authorizer(), nullptr);
+  EXPECT_EQ(none->authenticator()->Authenticate({}).value(), "");
+
+  SecurityOptions options;
+  options.tls = paths_;
+  options.callers.token_file = At("tokens");
+  options.callers.jwks_file = At("jwks");
+  options.policy = At("policy");
+  PH_ASSERT_OK_AND_ASSIGN(const auto all, SecurityFiles::Open(options, now, &log));
+  EXPECT_THAT(names_of(*all),
+              ::testing::ElementsAre("certificates", "tokens", "jwt keys", "policy"));
+  ASSERT_NE(all->tls(), nullptr);
+  EXPECT_EQ(all->tls()->material().client_ca, ReadText(At("b.crt")));
+  ASSERT_NE(all->authorizer(), nullptr);
+  EXPECT_TRUE(all->authorizer()->policy()->Allows("alice", Right::kAdminister, "x"));
+  const auto shown_none = [](const SecurityFiles& files) {
+    return std::string(files.authenticator()->Authenticate({}).status().message());
+  };
+  EXPECT_EQ(shown_none(*all),
+            "the server refuses the call: it has shown no certificate and no bearer token");
+  // Clients' certificates are asked for where there is a CA for them.
+  SecurityOptions without_ca = options;
+  without_ca.tls.client_ca = "";
+  PH_ASSERT_OK_AND_ASSIGN(const auto tokens, SecurityFiles::Open(without_ca, now, &log));
+  EXPECT_EQ(shown_none(*tokens), "the server refuses the call: it has shown no bearer token");
+  for (std::string* const path : {&options.tls.certificate, &options.callers.token_file,
+                                  &options.callers.jwks_file, &options.policy}) {
+    const std::string there = std::exchange(*path, At("none"));
+    EXPECT_THAT(SecurityFiles::Open(options, now, &log).status(),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(At("none"))));
+    *path = there;
+  }
 }
 
 }  // namespace

@@ -90,9 +90,6 @@ absl::StatusOr<Principal> FileAuthenticator::Authenticate(
 
 absl::StatusOr<Principal> FileAuthenticator::AuthenticateToken(
     absl::string_view authorization) const {
-  if (authorization.empty()) {
-    return absl::UnauthenticatedError("the server refuses the call: it has shown no bearer token");
-  }
   const size_t blank = authorization.find(' ');
   if (blank == absl::string_view::npos ||
       !absl::EqualsIgnoreCase(authorization.substr(0, blank), "bearer")) {

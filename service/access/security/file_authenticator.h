@@ -45,9 +45,6 @@ class FileAuthenticator final : public Authenticator {
 
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials) const override;
 
-  // The principal of the value of an `authorization` header, with none of a certificate.
-  absl::StatusOr<Principal> AuthenticateToken(absl::string_view authorization) const;
-
   // Null if there is no such file. They live as long as this.
   Reloadable* tokens() { return options_.token_file.empty() ? nullptr : &token_part_; }
   Reloadable* keys() { return options_.jwks_file.empty() ? nullptr : &key_part_; }
@@ -82,6 +79,8 @@ class FileAuthenticator final : public Authenticator {
             [this](RestingFile& resting, bool is_asked) { return ReadKeys(resting, is_asked); },
             [this] { return NoteOnKeys(); }) {}
 
+  // The principal of the value of an `authorization` header, with none of a certificate.
+  absl::StatusOr<Principal> AuthenticateToken(absl::string_view authorization) const;
   absl::StatusOr<bool> ReadTokens(RestingFile& resting, bool is_asked);
   absl::StatusOr<bool> ReadKeys(RestingFile& resting, bool is_asked);
   absl::StatusOr<Principal> VerifyJwt(const std::string& token) const;

@@ -155,7 +155,8 @@ absl::Status TlsFiles::Offer(const std::string& bytes, int& descriptor) {
   PH_ASSIGN_OR_RETURN(const int made, MakeMemoryFile("packhouse-tls"));
   absl::Status status = absl::OkStatus();
   if (::write(made, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    status = absl::ErrnoToStatus(errno, "cannot keep certificates in memory");
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("cannot keep ", bytes.size(), " bytes of certificates in memory"));
   } else if (descriptor < 0) {
     descriptor = made;
     return status;
