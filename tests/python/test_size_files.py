@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gzip
 import io
 import os
@@ -13,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 
+from packhouse.command import program
 from packhouse.files import reading as files, npz, size_files
 
 COMMAND = os.environ.get("PACKHOUSE_CLI")
@@ -78,10 +80,24 @@ KINDS = {
 
 
 def of_command(path: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    """In this process, where a start would take longer than all else."""
+    arguments = ["histogram", "--sizes", str(path), "--csv", f"{path}.out"]
+    out, told = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+        status = program.main(arguments)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), told.getvalue())
+
+
+def test_the_command_says_what_is_wrong(tmp_path: pathlib.Path) -> None:
     if COMMAND is None:
         pytest.skip("PACKHOUSE_CLI does not name the command line")
-    arguments = [COMMAND, "histogram", "--sizes", str(path), "--csv", f"{path}.out"]
-    return subprocess.run(arguments, capture_output=True, text=True, errors="replace")
+    path = tmp_path / "wrong.csv"
+    path.write_text("nodes\n-1\n")
+    ran = subprocess.run(
+        [COMMAND, "histogram", "--sizes", str(path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == of_command(path).returncode == 1
+    assert ran.stderr == of_command(path).stderr
 
 
 def counted(sizes: np.ndarray) -> collections.Counter[tuple[int, ...]]:
