@@ -15,6 +15,7 @@
 #include "service/program/data_folder/snapshot.h"
 #include "tests/data_folder/folder_world.h"
 #include "tests/support/failing_disk.h"
+#include "tests/support/failing_lmdb.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/temporary_folder.h"
 
@@ -141,6 +142,15 @@ TEST(SnapshotStepsTest, TheDiskOfARestoreFails) {
   }
 }
 
+TEST(SnapshotStepsTest, LmdbFails) {
+  const Original original;
+  FailingLmdb failing;
+  ExpectDoneOrNot([&] { return std::make_unique<SnapshotWorld>(original, nullptr); }, failing,
+                  Options(absl::StatusCode::kAlreadyExists, /*each_kind=*/true));
+  ExpectDoneOrNot([&] { return std::make_unique<RestoreWorld>(original); }, failing,
+                  Options(absl::StatusCode::kFailedPrecondition, /*each_kind=*/true));
+}
+
 // A sound folder. To compact it, the last of them, leaves what it has.
 class MaintainedWorld final : public StepsWorld {
  public:
@@ -195,6 +205,12 @@ TEST(MaintenanceStepsTest, TheDiskFails) {
       ExpectDoneOrNot([&] { return std::make_unique<MaintainedWorld>(original, maintain, writes); },
                       disk, Options(absl::StatusCode::kOk, /*each_kind=*/true));
     }
+    FailingLmdb failing;
+    const bool writes = maintain == MaintainedWorld::Maintain(compact);
+    StepsOptions options;
+    options.most_steps = 60;
+    ExpectDoneOrNot([&] { return std::make_unique<MaintainedWorld>(original, maintain, writes); },
+                    failing, options);
   }
 }
 

@@ -14,6 +14,11 @@ absl::StatusOr<VerifyReport> VerifyDataset(
   for (const StoredRecord& record : dataset.records) {
     PH_RETURN_IF_ERROR(verification.Check(record, environment.BytesOnDisk(record.bytes.size())));
   }
+  // What cannot be read now is no damage.
+  for (const absl::Status& read :
+       {environment.CheckFiles(), opened.producers, opened.histogram.status()}) {
+    if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  }
   verification.Disagree(environment.CheckFiles());
   verification.Disagree(opened.producers);
   return verification.Finish(opened.histogram, opened.state.totals);

@@ -112,10 +112,11 @@ class FolderCheck {
   absl::Status CheckDataset(const std::string& name) {
     const auto opened = LmdbSharedStore::OpenDataset(shared_, name);
     PH_RETURN_IF_ERROR(shared_->environment().CheckFiles());
-    if (!opened.ok()) {
+    if (absl::IsDataLoss(opened.status())) {
       Found(NamedDataset(name), opened.status().message(), NamedDataset(name));
       return absl::OkStatus();
     }
+    PH_RETURN_IF_ERROR(opened.status());
     PH_ASSIGN_OR_RETURN(
         const VerifyReport report,
         VerifyDataset(*opened, shared_->environment(), [](const VerifyProgress&) { return true; }));

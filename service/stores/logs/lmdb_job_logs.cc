@@ -36,6 +36,11 @@ absl::Status Lost(absl::string_view folder, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("store '", folder, "': ", what));
 }
 
+// Of what was read. What cannot be read now is not lost.
+absl::Status IfLost(absl::string_view folder, const absl::Status& read) {
+  return absl::IsDataLoss(read) ? Lost(folder, read.message()) : read;
+}
+
 absl::Status LostOf(absl::string_view folder, absl::string_view job, uint64_t sequence,
                     absl::string_view what) {
   return Lost(folder, absl::StrCat("job ", Quoted(job), ": record ", sequence, ": ", what));
@@ -124,7 +129,7 @@ absl::Status ForEachRecord(const LmdbTransaction& transaction, absl::string_view
     return nullptr;
   };
   if (const auto tail = ReadTail(transaction); !tail.ok()) {
-    return Lost(folder, tail.status().message());
+    return IfLost(folder, tail.status());
   }
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, absl::string_view("\0", 1)));
   for (; cursor.valid();) {
@@ -327,7 +332,7 @@ absl::StatusOr<std::vector<std::string>> LmdbJobLogs::Read(const std::string& jo
   std::vector<std::string> records;
   const auto read = [&]() -> absl::Status {
     const auto found = ReadHead(transaction, job);
-    if (!found.ok()) return Lost(environment_->folder(), found.status().message());
+    if (!found.ok()) return IfLost(environment_->folder(), found.status());
     if (!*found) return absl::OkStatus();
     const LmdbLogHead& head = **found;
     PH_ASSIGN_OR_RETURN(LmdbCursor cursor,
@@ -376,7 +381,7 @@ absl::Status LmdbJobLogs::ForEach(
 
 absl::StatusOr<uint64_t> LmdbJobLogs::MarkAt(const LmdbTransaction& moment) const {
   const auto tail = ReadTail(moment);
-  if (!tail.ok()) return Lost(environment_->folder(), tail.status().message());
+  if (!tail.ok()) return IfLost(environment_->folder(), tail.status());
   return tail->mark;
 }
 
