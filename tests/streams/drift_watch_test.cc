@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/engine/streams/drift_judgement.h"
 #include "tests/streams/profile_worlds.h"
@@ -216,6 +217,98 @@ TEST_F(DriftJudgementTest, WithoutAProfileNothingIsJudged) {
   EXPECT_EQ(judgement.reference_efficiencies, full);
   EXPECT_EQ(judgement.present_efficiencies, full);
   EXPECT_EQ(judgement.offered_efficiencies, full);
+}
+
+// Whichever question is answered "the caller is gone": that is what is told.
+TEST_F(DriftJudgementTest, AtEachQuestionTheJudgementIsGivenUp) {
+  search_.shapes.packing.look_ahead = 1;
+  search_.min_loss = 0;
+  const std::vector<uint32_t> reference = DrawnSizes(random_, 100, 480, 512, 1);
+  const std::vector<uint32_t> recent = DrawnSizes(random_, 100, 200, 700, 1);
+  uint64_t questions = 0;
+  uint64_t gone_at = UINT64_MAX;
+  search_.shapes.is_cancelled = [&] { return questions++ == gone_at; };
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement judgement, Judge(reference, recent));
+  EXPECT_EQ(judgement.look_ahead, 4U);
+  const uint64_t all = questions;
+  EXPECT_GE(all, 8U);
+  // Few of those that searches for shapes ask one after another.
+  for (gone_at = 0; gone_at < all; gone_at += gone_at + 8 < all ? 7 : 1) {
+    SCOPED_TRACE(testing::Message() << gone_at << " of " << all);
+    questions = 0;
+    EXPECT_THAT(
+        Judge(reference, recent).status(),
+        StatusIs(absl::StatusCode::kCancelled, testing::EndsWith(": given up by the caller")));
+    EXPECT_EQ(questions, gone_at + 1);
+  }
+}
+
+// No limits take any graph: there is nothing to compare, and nothing to offer.
+TEST_F(DriftJudgementTest, WhereNoGraphFitsNothingIsLost) {
+  const std::vector<uint32_t> huge = {5000, 5000, 6000, 6000};
+  const std::vector<uint32_t> fitting = DrawnSizes(random_, 500, 10, 30, 1);
+  const std::vector<double> full = {1, 1, 1};
+  for (const bool before : {false, true}) {
+    PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement judgement,
+                            before ? Judge(huge, fitting) : Judge(huge, huge));
+    EXPECT_EQ(judgement.reference_loss, 0);
+    EXPECT_EQ(judgement.reference_efficiencies, full);
+    EXPECT_EQ(judgement.offered.has_value(), before);
+    if (before) continue;
+    EXPECT_EQ(judgement.loss, 0);
+    EXPECT_EQ(judgement.present_efficiencies, full);
+    EXPECT_EQ(judgement.offered_efficiencies, full);
+    EXPECT_EQ(judgement.look_ahead, search_.shapes.packing.look_ahead);
+  }
+}
+
+// The largest look-ahead is not raised, and one near it is raised to it.
+TEST_F(DriftJudgementTest, ALookAheadHasABound) {
+  search_.min_loss = 0;
+  const std::vector<uint32_t> sizes = DrawnSizes(random_, 200, 100, 700, 1);
+  for (const size_t look_ahead :
+       {OnlinePackerOptions::kMaxLookAhead, OnlinePackerOptions::kMaxLookAhead / 2}) {
+    search_.shapes.packing.look_ahead = look_ahead;
+    PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement judgement, Judge(sizes, sizes));
+    EXPECT_EQ(judgement.look_ahead, OnlinePackerOptions::kMaxLookAhead);
+  }
+}
+
+// Each pack counts with the last of the shapes that takes it, and what has no limit counts nowhere.
+TEST_F(DriftJudgementTest, EachPackIsOfTheSmallestShapeThatTakesIt) {
+  // Packs of one graph: the half of them has the smaller shape.
+  std::vector<uint32_t> sizes;
+  for (int i = 0; i < 400; ++i) {
+    sizes.insert(sizes.end(), {900, 900});
+    sizes.insert(sizes.end(), {400, 1200});
+  }
+  search_.shapes.packing.look_ahead = OnlinePackerOptions::kMaxLookAhead;
+  search_.profile->max_distinct_shapes = 1;
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement one, Judge(sizes, sizes));
+  const std::vector<uint64_t> smaller = {1000, 1024, 2};
+  search_.present.push_back(
+      {BatchShape::Resolve(*schema_, smaller, search_.shapes.batches).value(), smaller, 0.5});
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement two, Judge(sizes, sizes));
+  std::string told;
+  for (const DriftJudgement* const judgement : {&one, &two}) {
+    for (const double efficiency : judgement->present_efficiencies) {
+      absl::StrAppendFormat(&told, " %.3f", efficiency);
+    }
+    absl::StrAppendFormat(&told, " %.3f;", judgement->loss);
+  }
+  EXPECT_EQ(told, " 0.670 0.502 0.008 0.271; 0.679 0.704 0.018 0.094;");
+
+  // Without padding, nodes alone have a limit.
+  search_.shapes.batches.padding = Padding::kNone;
+  const std::vector<uint64_t> nodes = {1024, kUnlimited, kUnlimited};
+  search_.present = {{BatchShape::Resolve(*schema_, nodes, search_.shapes.batches).value(), nodes}};
+  search_.profile = ProfileWithin(nodes, *schema_, search_.shapes.batches).value();
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement ragged, Judge(sizes, sizes));
+  told.clear();
+  for (const double efficiency : ragged.present_efficiencies) {
+    absl::StrAppendFormat(&told, " %.3f", efficiency);
+  }
+  EXPECT_EQ(told, " 0.852 1.000 1.000");
 }
 
 // The limits were bad from the beginning: this is no drift.

@@ -24,6 +24,7 @@ TEST(NamespaceBytesTest, StreamsOfANamespaceShareItsBoundWithinThatOfAll) {
     return quotas;
   });
   EXPECT_EQ(bytes.Of("c"), nullptr);
+  EXPECT_EQ(bytes.HeldIn("c"), 0);
   std::shared_ptr<ByteQuota> first = bytes.Of("a");
   const std::shared_ptr<ByteQuota> second = bytes.Of("a");
   const std::shared_ptr<ByteQuota> other = bytes.Of("b");
@@ -47,7 +48,20 @@ TEST(NamespaceBytesTest, StreamsOfANamespaceShareItsBoundWithinThatOfAll) {
   other->Give(400);
   EXPECT_EQ(all.held(), 0);
   EXPECT_TRUE(first->TryTake(50));
+  // Now and then those that nobody has are forgotten; the others stay the same.
+  for (int i = 0; i < 1000; ++i) {
+    const std::string name = std::to_string(i);
+    bounds[name] = 7;
+    EXPECT_EQ(bytes.Of(name)->bound(), 7);
+    EXPECT_EQ(bytes.HeldIn(name), 0);
+  }
+  EXPECT_EQ(bytes.Of("a"), first);
+  EXPECT_EQ(bytes.HeldIn("a"), 50);
   first->Give(50);
+  // Where all is full and a part of it is, too, the part is told; it has no room by its own bound.
+  EXPECT_EQ(&first->FullFor(51), first.get());
+  EXPECT_EQ(&first->FullFor(50), &all);
+  EXPECT_EQ(&all.FullFor(1), &all);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/uncollate.h"
@@ -233,6 +234,104 @@ TEST_F(SizesStreamTest, ExactlyPendingIdsAreRefused) {
   EXPECT_GT(num_refused, 300);
 }
 
+// Graphs that share an id are pending until the last of them is out.
+TEST_F(SizesStreamTest, AnIdOfSeveralGraphsIsPendingUntilTheLastIsOut) {
+  StreamPackerOptions options;
+  options.packing.look_ahead = 1;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  const auto offer = [&](const std::vector<uint64_t>& ids) {
+    std::vector<uint32_t> counts;
+    for (size_t i = 0; i < ids.size(); ++i) counts.insert(counts.end(), {6, 0});
+    return packer_
+        ->Offer(GraphChunk::OfSizes(schema_.get(),
+                                    SizeTable::WithAnyIds(ids.size(), 2, counts, ids).value()))
+        .status();
+  };
+  // A smaller id than before: from now on ids are kept.
+  ASSERT_THAT(offer({90}), IsOk());
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  ASSERT_THAT(offer({7, 5, 7, 5, 7, 8}), IsOk());
+  const auto is_pending = [](uint64_t id) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk: graph id ", id, " occurs twice: it is still pending"));
+  };
+  // One graph to a batch: 90, 7, 5, 7, 5, 7, and 8 stays.
+  const std::vector<std::vector<uint64_t>> pending = {{5, 7, 8}, {5, 7, 8}, {5, 7, 8},
+                                                      {5, 7, 8}, {7, 8},    {8}};
+  for (const std::vector<uint64_t>& ids : pending) {
+    PH_ASSERT_OK_AND_ASSIGN(const std::optional<Batch> batch, packer_->Next(kStart));
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->graph_ids.size(), 1U);
+    for (const uint64_t id : ids) EXPECT_EQ(offer({id}), is_pending(id));
+  }
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_EQ(packer_->num_pending(), 1U);
+  EXPECT_THAT(offer({5, 7, 90}), IsOk());
+  EXPECT_EQ(offer({8}), is_pending(8));
+}
+
+// Each kind of graph that no batch takes, by its whole words.
+TEST_F(SizesStreamTest, WhatNoBatchTakesIsNamed) {
+  StreamPackerOptions options;
+  options.oversize_is_error = true;
+  options.padding = Padding::kTfgnn;
+  options.min_rows = MinRows({3, 0});
+  ASSERT_THAT(Open({20, 1000, 3}, options), IsOk());
+  EXPECT_EQ(Offer({5, 2}, 7).status(),
+            absl::OutOfRangeError("chunk: graph 8 has 2 nodes, a graph has at least 3"));
+  EXPECT_EQ(Offer({5, 15}, 7).status(),
+            absl::OutOfRangeError("chunk: graph 8 has 15 nodes, a batch takes at most 14"));
+
+  StreamPackerOptions calibrated;
+  calibrated.oversize_is_error = true;
+  DeviceProfile profile;
+  profile.components = {{.max_rows = 100, .bytes_per_row = 8},
+                        {.max_rows = 100},
+                        {.max_rows = 0, .relative_cost = 0}};
+  profile.memory_bytes = 100;
+  profile.fixed_bytes = 4;
+  calibrated.calibration = CalibrationOptions{profile, 10};
+  ASSERT_THAT(Open({}, calibrated), IsOk());
+  EXPECT_EQ(
+      Offer({5, 13}, 7).status(),
+      absl::OutOfRangeError("chunk: graph 8 needs a batch of 108 bytes, memory_bytes is 100"));
+  EXPECT_EQ(packer_->num_offered(), 0U);
+  EXPECT_EQ(packer_->pending_bytes(), 0U);
+}
+
+TEST_F(SizesStreamTest, AChunkOfWhichNoGraphIsLeftIsLetGo) {
+  ByteQuota quota(10'000);
+  StreamPackerOptions options;
+  options.bounds.quota = &quota;
+  DeviceProfile profile;
+  profile.components = {{.max_rows = 100}, {.max_rows = 100}, {.max_rows = 0, .relative_cost = 0}};
+  options.calibration = CalibrationOptions{profile, 3};
+  ASSERT_THAT(Open({}, options), IsOk());
+  ASSERT_THAT(Offer({20, 30}, 0), IsOk());
+  const uint64_t first = packer_->pending_bytes();
+  ASSERT_THAT(Offer({3}, 2), IsOk());
+  const uint64_t second = packer_->pending_bytes() - first;
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  ASSERT_TRUE(packer_->needs_shapes());
+  BatchShapeOptions batches;
+  batches.whole_graphs = false;
+  const std::vector<uint64_t> limits = {10, 10, 5};
+  std::vector<StreamShape> shapes = {
+      {BatchShape::Resolve(*schema_, limits, batches).value(), limits}};
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, packer_->SetShapes(shapes));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{0, 0, 20, 10}, Rejection{1, 0, 30, 10}));
+  EXPECT_EQ(packer_->pending_bytes(), second);
+  EXPECT_EQ(quota.held(), second);
+  EXPECT_EQ(tally_.rejected, 2U);
+  EXPECT_EQ(tally_.pending_graphs, 1U);
+  EXPECT_EQ(tally_.pending_bytes, second);
+  packer_->Flush();
+  const std::vector<Batch> batches_made = TakeAll();
+  ASSERT_EQ(batches_made.size(), 1U);
+  EXPECT_THAT(batches_made[0].graph_ids, ElementsAre(2));
+  EXPECT_EQ(quota.held(), 0U);
+}
+
 TEST_F(SizesStreamTest, LimitsThatCannotWorkAreRefused) {
   EXPECT_THAT(
       Open({kUnlimited, kUnlimited, kUnlimited}),
@@ -370,8 +469,14 @@ TEST(StreamPackerTest, ARaggedBatchIsBoundedByItsBytes) {
           schema.get(),
           SizeTable::WithConsecutiveIds(4, 2, {40, 0, 101, 0, 40, 0, 40, 0}, 0).value(), {rows},
           nullptr));
-  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, packer->Offer(std::move(chunk)));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, packer->Offer(chunk));
   EXPECT_THAT(rejections, ElementsAre(Rejection{1, Rejection::kBytes, 101, 100}));
+  options.oversize_is_error = true;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto strict,
+      StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+  EXPECT_EQ(strict->Offer(chunk).status(),
+            absl::OutOfRangeError("chunk: graph 1 has 101 bytes, a batch takes at most 100"));
   packer->Flush();
   std::vector<size_t> batch_sizes;
   while (auto batch = packer->Next(kStart).value()) batch_sizes.push_back(batch->graph_ids.size());

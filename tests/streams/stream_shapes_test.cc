@@ -1,5 +1,6 @@
 #include "service/engine/streams/stream_shapes.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 
 using ::testing::ElementsAre;
@@ -341,6 +343,81 @@ TEST_F(StreamShapesTest, WhatCannotWorkIsNamed) {
   search_.is_cancelled = [] { return true; };
   EXPECT_THAT(Choose(HistogramOf({60, 1}), Profile(512, 512)),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+}
+
+// Whichever question is answered "the caller is gone", it is not asked another, and is told so; and
+// so it is where memory is refused. Of one group of sizes, of several, and within the server's
+// bound.
+TEST_F(StreamShapesTest, AtEachQuestionTheSearchIsGivenUp) {
+  const GraphSchema rows =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kFloat32, {16}, 0, {}, {}}})
+          .value();
+  DeviceProfile two_groups = Profile(100, 100);
+  two_groups.components[0].bytes_per_row = two_groups.components[1].bytes_per_row = 1;
+  two_groups.memory_bytes = 120;
+  two_groups.max_distinct_shapes = 3;
+  std::vector<uint32_t> apart;
+  Random random(3);
+  for (int i = 0; i < 20; ++i) {
+    apart.insert(apart.end(), {static_cast<uint32_t>(random.Between(60, 100)), 5, 5, 100});
+  }
+  struct World {
+    const GraphSchema* schema;
+    DeviceProfile profile;
+    uint64_t max_batch_bytes;
+    std::vector<uint32_t> sizes;
+  };
+  const std::string by_caller = "shapes: given up by the caller";
+  const std::string by_tuner = "tune: given up by the caller";
+  const std::string by_planner = "plan: given up by the caller";
+  DeviceProfile several = Profile(256, 768);
+  several.max_distinct_shapes = 4;
+  for (const World& world : {World{schema_.get(), several, 1 << 30, MoleculeSizes(30, 1)},
+                             World{&rows, Profile(1000, 4000), 16'000, MoleculeSizes(30, 1)},
+                             World{schema_.get(), two_groups, 1 << 30, apart}}) {
+    ShapeSearch search;
+    search.batches.padding = Padding::kGraph;
+    search.batches.max_batch_bytes = world.max_batch_bytes;
+    PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile profile,
+                            ProfileForStream(world.profile, *world.schema, search.batches));
+    const SizeHistogram histogram = HistogramOf(world.sizes);
+    uint64_t questions = 0;
+    uint64_t gone_at = UINT64_MAX;
+    search.is_cancelled = [&] { return questions++ == gone_at; };
+    const auto choose = [&] {
+      return ChooseStreamShapes(histogram, profile, *world.schema, search);
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const StreamShapes chosen, choose());
+    const uint64_t all = questions;
+    EXPECT_GE(all, 1U);
+    // Few of many: those that a search asks follow one another.
+    const uint64_t stride = std::max<uint64_t>(1, all / 6);
+    for (gone_at = 0; gone_at < all; gone_at += gone_at + stride < all ? stride : 1 + stride / 6) {
+      SCOPED_TRACE(testing::Message() << gone_at << " of " << all);
+      questions = 0;
+      const auto given_up =
+          StatusIs(absl::StatusCode::kCancelled, AnyOf(by_caller, by_planner, by_tuner));
+      EXPECT_THAT(choose().status(), given_up);
+      EXPECT_EQ(questions, gone_at + 1);
+    }
+    search.is_cancelled = nullptr;
+    uint64_t refusals = 0;
+    for (uint64_t budget = 0;; budget += 1 + budget / 2) {
+      uint64_t left = budget;
+      PlanMemory memory([&](uint64_t) { return left-- != 0; });
+      search.memory = &memory;
+      const auto within = choose();
+      if (within.ok()) {
+        EXPECT_EQ(within->reasons, chosen.reasons);
+        break;
+      }
+      ++refusals;
+      EXPECT_THAT(within.status(),
+                  StatusIs(absl::StatusCode::kCancelled,
+                           AnyOf("shapes: no memory for groups of sizes", by_tuner, by_planner)));
+    }
+    search.memory = nullptr;
+  }
 }
 
 // A batch takes more graphs than a rehearsal draws, so no batch of it is full: what is told follows
