@@ -18,6 +18,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
+#include "service/base/status_macros.h"
+#include "tests/support/accounting.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -219,6 +221,16 @@ TEST_F(HistogramFileTest, WhatNoServerHasWrittenIsNamed) {
   refuses_last({"e" + Number(0, 9)}, "ends otherwise");
   refuses(title + EndOf(0) + "x", title.size() + EndOf(0).size(), "ends otherwise");
   refuses_last({"r" + Row(1, 2, 3)}, "is no histogram");
+  // Numbers of what would follow that nothing has.
+  const std::string very_many = Number(UINT32_MAX, 4);
+  refuses_last({"h" + Text("of") + very_many + Text("a")},
+               "schema: component name '' is not 1 to 128 characters of [A-Za-z0-9_.#/:%!^~@+=-]");
+  const std::string up_to_producers =
+      "h" + Text("of") + Number(1, 4) + Text("a") + Number(0, 1) + Number(0, 8);
+  refuses_last({up_to_producers + very_many}, "is no description of a histogram");
+  refuses_last({up_to_producers + Number(1, 4) + Text("p") + Number(UINT64_MAX, 8) + Number(0, 8) +
+                very_many + Number(7, 4)},
+               "is no description of a histogram");
 
   const auto refuses_head = [&](const std::function<void(HeadByHand&)>& change,
                                 const std::string& what) {
@@ -306,6 +318,71 @@ TEST_F(HistogramFileTest, TheErrorsOfOthersAreTold) {
                                [&](const KeptHistogram&) { return no; })
                 .status(),
             no);
+}
+
+// A store whose calls fail.
+class FailingStore final : public HistogramStore {
+ public:
+  FailingStore() : HistogramStore(Bounds()) {}
+  absl::StatusOr<std::vector<std::string>> Names() const override {
+    if (!of_names.ok()) return of_names;
+    std::vector<std::string> names = {"gone"};
+    PH_ASSIGN_OR_RETURN(const std::vector<std::string> there, HistogramStore::Names());
+    names.insert(names.end(), there.begin(), there.end());
+    return names;
+  }
+  absl::Status of_names;
+};
+
+// One that was deleted meanwhile is left out; other errors are told, and leave nothing behind.
+TEST_F(HistogramFileTest, WhatIsDeletedMeanwhileIsNotWritten) {
+  FailingStore store;
+  HistogramStore same({});
+  for (uint64_t step = 0; step < 8; ++step) {
+    ChangeAtRandom(store, step, kBegin);
+    ChangeAtRandom(same, step, kBegin);
+  }
+  EXPECT_EQ(BytesOfHistograms(store, kBegin), BytesOfHistograms(same, kBegin));
+  ASSERT_THAT(SaveHistogramFile(store, folder_.path(), kBegin), IsOk());
+  const std::string before = ReadAll();
+  store.of_names = absl::AbortedError("no names");
+  EXPECT_EQ(SaveHistogramFile(store, folder_.path(), kBegin), store.of_names);
+  EXPECT_EQ(ReadAll(), before);
+  EXPECT_FALSE(std::ifstream(path_ + ".unfinished").good());
+  EXPECT_THAT(SaveHistogramFile(same, folder_.path() + "/none", kBegin),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder_.path() + "/none")));
+}
+
+// Each reservation of reading in turn finds no room: that is told, and nothing is held.
+TEST_F(HistogramFileTest, EachReservationOfReadingIsTold) {
+  HistogramStore store({});
+  SizeHistogram many(2);
+  for (uint32_t i = 0; i < 1500; ++i) ASSERT_THAT(many.Add({{i, i}}), IsOk());
+  ASSERT_THAT(store.Merge({"many", SizeSchema::NodesAndEdges()}, many, {}, kBegin), IsOk());
+  const std::string bytes = BytesOfHistograms(store, kBegin);
+  uint64_t num_refused = 0;
+  for (bool has_refused = true; has_refused; ++num_refused) {
+    SeenBudget seen(num_refused);
+    {
+      HistogramStore loaded({}, seen.memory());
+      const auto read = ReadHistogramBytes("f", bytes, seen.memory(), [&](KeptHistogram histogram) {
+        return loaded.PutBack(std::move(histogram), kBegin);
+      });
+      has_refused = seen.has_refused();
+      if (has_refused) {
+        EXPECT_THAT(read, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("histogram 'many': room of ")))
+            << num_refused;
+        EXPECT_EQ(loaded.num_histograms(), 0U);
+        EXPECT_EQ(seen.held(), 0U);
+      } else {
+        EXPECT_THAT(read, IsOkAndHolds(1U));
+        EXPECT_GT(seen.held(), 0U);
+      }
+    }
+    EXPECT_EQ(seen.held(), 0U);
+  }
+  EXPECT_GT(num_refused, 3U);
 }
 
 // Of all sizes in one section as of those in the next one: a section is full with 16,384.

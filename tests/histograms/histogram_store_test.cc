@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "service/base/memory_budget.h"
 #include "service/stores/limits/retention.h"
+#include "tests/support/accounting.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -360,6 +361,84 @@ TEST(HistogramQuotaTest, EachNamespaceHasItsBound) {
             (std::map<std::string, uint64_t>{{"default", 1}, {"others", 3}, {"team", 2}}));
   ASSERT_THAT(store.Delete("team/b"), IsOk());
   EXPECT_THAT(store.Observe(Key("team/c"), TableOf({1, 2}), {}, kNow), IsOk());
+}
+
+// Of an observation near the bound of sizes each reservation in turn finds no room: it is refused
+// as a whole.
+TEST(HistogramMemoryTest, AnObservationNearTheBoundIsMadeOrNot) {
+  for (const absl::Duration half_life : {absl::InfiniteDuration(), absl::Hours(1)}) {
+    SeenBudget seen;
+    HistogramStore store({.max_histograms = 3, .max_distinct = 600, .max_producers = 2},
+                         seen.memory());
+    const HistogramKey key = Key("a", half_life);
+    std::vector<uint32_t> known;
+    for (uint32_t i = 0; i < 400; ++i) known.insert(known.end(), {i, i});
+    ASSERT_THAT(store.Observe(key, TableOf(known), {}, kNow), IsOk());
+    // 150 new sizes, each of two graphs; and 201 of them.
+    std::vector<uint32_t> few;
+    std::vector<uint32_t> many;
+    for (uint32_t i = 0; i < 201; ++i) {
+      if (i < 150) few.insert(few.end(), {i, 1000, i, 1000});
+      many.insert(many.end(), {i, 1000});
+    }
+    const uint64_t held = seen.held();
+    EXPECT_EQ(
+        store.Observe(key, TableOf(many), From("p", 1), kNow).status(),
+        absl::ResourceExhaustedError("histogram: there would be 601 distinct sizes, at most 600"));
+    EXPECT_EQ(seen.held(), held);
+    for (uint64_t refused = 0;; ++refused) {
+      SCOPED_TRACE(refused);
+      seen.RefuseFromNow(refused);
+      const auto counted = store.Observe(key, TableOf(few), From("p", 1), kNow);
+      const bool has_refused = seen.has_refused();
+      seen.RefuseFromNow(SeenBudget::kNone);
+      if (!has_refused) {
+        ASSERT_THAT(counted, IsOk());
+        EXPECT_EQ(counted->counted, 300U);
+        EXPECT_EQ(counted->num_graphs, 700U);
+        EXPECT_GE(refused, 2U);
+        break;
+      }
+      EXPECT_THAT(counted, StatusIs(absl::StatusCode::kResourceExhausted,
+                                    HasSubstr("histogram 'a': room of ")));
+      EXPECT_EQ(seen.held(), held);
+      PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store.Get("a", kNow));
+      EXPECT_EQ(snapshot.histogram.num_graphs(), 400U);
+      EXPECT_EQ(snapshot.histogram.num_distinct(), 400U);
+    }
+    EXPECT_EQ(store.Get("a", kNow)->histogram.num_distinct(), 550U);
+  }
+}
+
+TEST(HistogramMemoryTest, WhatIsKeptIsPutBackWithinTheMemory) {
+  HistogramStore store({});
+  ASSERT_THAT(store.Observe(Key("a"), TableOf({1, 2}), From("p", 1), kNow), IsOk());
+  const auto none = absl::NotFoundError("histogram: there is none named 'b'");
+  EXPECT_EQ(store.Keep("b", kNow).status(), none);
+  EXPECT_EQ(store.UseKept("b", kNow, [](const KeptHistogram&) { return absl::OkStatus(); }), none);
+  EXPECT_EQ(store.SchemaOf("b").status(), none);
+  PH_ASSERT_OK_AND_ASSIGN(KeptHistogram kept, store.Keep("a", kNow));
+  MemoryBudget narrow(100);
+  HistogramStore full({}, &narrow);
+  EXPECT_THAT(full.PutBack(std::move(kept), kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("histogram 'a': room of ")));
+  EXPECT_EQ(full.num_histograms(), 0U);
+  EXPECT_EQ(narrow.held(), 0U);
+}
+
+// A quota that is lowered while a histogram is made holds for it.
+TEST(HistogramQuotaTest, ANewHistogramIsCountedWhenItIsThere) {
+  uint64_t most = 1;
+  HistogramStore::Bounds bounds;
+  bounds.quotas_of = [&](absl::string_view) {
+    Quotas quotas;
+    quotas.histograms = std::exchange(most, 0);
+    return quotas;
+  };
+  HistogramStore store(bounds);
+  EXPECT_THAT(store.Observe(Key("team/a"), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("team")));
+  EXPECT_EQ(store.num_histograms(), 0U);
 }
 
 // A number stands for what it had: other sizes, other counts or the other direction are no retry.
@@ -724,7 +803,18 @@ TEST(HistogramRetentionTest, WhatNobodyUsesGoes) {
   }
   ASSERT_THAT(store.Observe(Key("changed"), TableOf({1, 2}), {}, kNow + absl::Hours(2)), IsOk());
   EXPECT_THAT(gone_at(absl::Hours(8)), testing::ElementsAre("unused"));
-  EXPECT_THAT(gone_at(absl::Hours(10)), testing::ElementsAre("changed", "read"));
+  // What a call has stays until it is given back.
+  EXPECT_THAT(store.UseKept("read", kNow + absl::Hours(10),
+                            [&](const KeptHistogram&) {
+                              std::thread([&] {
+                                EXPECT_THAT(gone_at(absl::Hours(10)),
+                                            testing::ElementsAre("changed"));
+                              }).join();
+                              return absl::OkStatus();
+                            }),
+              IsOk());
+  EXPECT_TRUE(store.DeleteUnused(Retention(), kNow + absl::Hours(1000)).empty());
+  EXPECT_THAT(gone_at(absl::Hours(10)), testing::ElementsAre("read"));
   EXPECT_THAT(store.Names(), IsOkAndHolds(std::vector<std::string>{"kept/a"}));
   ASSERT_THAT(store.Delete("kept/a"), IsOk());
   EXPECT_EQ(memory.held(), 0U);
