@@ -24,6 +24,7 @@
 #include "service/wings/partition/jobs/partition_plan.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
+#include "tests/support/refusals.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 
@@ -153,6 +154,8 @@ class SharedPartitionsWorld {
   // One server's way to it.
   struct Server {
     std::unique_ptr<ObjectReplica> replica;
+    std::unique_ptr<RefusingKeys> keys;
+    std::unique_ptr<RefusingObjects> objects;
     std::unique_ptr<ObjectCompanions> companions;
   };
   // `folder` is the server's own.
@@ -172,8 +175,15 @@ class SharedPartitionsWorld {
       absl::MutexLock lock(&mutex);
       return gone != other;
     };
-    server.companions = std::make_unique<ObjectCompanions>(server.replica->engines(),
-                                                           &server.replica->cache(), options);
+    ObjectEngines engines = server.replica->engines();
+    if (refusals != nullptr) {
+      server.keys = std::make_unique<RefusingKeys>(engines.keys, refusals);
+      server.objects = std::make_unique<RefusingObjects>(engines.objects, refusals);
+      engines.keys = server.keys.get();
+      engines.objects = server.objects.get();
+    }
+    server.companions =
+        std::make_unique<ObjectCompanions>(engines, &server.replica->cache(), options);
     return server;
   }
   void SetGone(const std::string& server) {
@@ -190,6 +200,8 @@ class SharedPartitionsWorld {
     return keys;
   }
 
+  // Of servers that start from now on; null: nothing is refused.
+  Refusals* refusals = nullptr;
   ObjectCluster cluster;
   FakeObjectStore fake{&cluster.clock};
   ObjectStore* objects = nullptr;  // Of servers that start from now on; null: `fake`.

@@ -2,12 +2,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
@@ -583,6 +587,92 @@ TEST_F(SharedPartitionsTest, TheBoundOfTheStoreCountsThem) {
 
 // Whichever request the server is killed at: it is there as a whole or not at all, and the same
 // server goes on with it when it is started again.
+// The answer is whole, or it is the refusal; and nothing has changed then.
+TEST_F(SharedPartitionsTest, ARefusedRequestEndsACall) {
+  using Answer = absl::StatusOr<std::string>;
+  const auto told = [](const absl::StatusOr<PartitionJobInfo>& info) -> Answer {
+    if (!info.ok()) return info.status();
+    std::string text = absl::StrCat(info->plan.name, " ", static_cast<int>(info->state), " ",
+                                    info->share_done, " ", info->error.message());
+    for (const PartitionJobFile& file : info->files) {
+      absl::StrAppend(&text, " ", file.path, ":", file.num_bytes);
+    }
+    return text;
+  };
+  const auto of = [](const absl::Status& status) -> Answer {
+    if (!status.ok()) return status;
+    return "done";
+  };
+  const std::vector<std::pair<const char*, std::function<Answer(PartitionJobs&)>>> calls = {
+      {"get", [&](PartitionJobs& jobs) { return told(jobs.Get("g", "p")); }},
+      {"list",
+       [&](PartitionJobs& jobs) -> Answer {
+         const auto list = jobs.List("g");
+         if (!list.ok()) return list.status();
+         std::string all;
+         for (const PartitionJobInfo& info : *list) absl::StrAppend(&all, *told(info), "; ");
+         return all;
+       }},
+      {"read",
+       [](PartitionJobs& jobs) -> Answer {
+         const auto read = jobs.ReadFile("g", "p", "p.json", 1, 1000);
+         if (!read.ok()) return read.status();
+         return absl::StrCat(read->num_bytes, " ", read->data);
+       }},
+      {"parts",
+       [](PartitionJobs& jobs) -> Answer {
+         const auto parts = jobs.PartsOf("g", "p");
+         if (!parts.ok()) return parts.status();
+         return absl::StrCat(parts->num_parts, " ", absl::StrJoin(parts->part, " "));
+       }},
+      {"ask again", [&](PartitionJobs& jobs) { return told(jobs.Partition("g", PlanNamed("p"))); }},
+      {"cancel", [&](PartitionJobs& jobs) { return told(jobs.Cancel("g", "p")); }},
+      {"bytes",
+       [](PartitionJobs& jobs) -> Answer {
+         const auto bytes = jobs.BytesByNamespace();
+         if (!bytes.ok()) return bytes.status();
+         std::string all;
+         for (const auto& [space, number] : *bytes) absl::StrAppend(&all, space, ":", number, " ");
+         return all;
+       }},
+      {"delete", [&](PartitionJobs& jobs) { return of(jobs.Delete("g", "p")); }},
+  };
+  Server a = Start("a:1");
+  for (const auto& [name, call] : calls) {
+    std::string whole;
+    for (int step = -1, num_requests = 0; step < num_requests; ++step) {
+      SCOPED_TRACE(absl::StrCat(name, ", request ", step, " of ", num_requests));
+      ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+      a.jobs->AwaitIdle();
+      Refusals refusals(absl::StatusCode::kPermissionDenied);
+      world_.refusals = &refusals;
+      // It has fetched nothing.
+      Server b = Start(absl::StrCat(name, step, ":1"));
+      world_.refusals = nullptr;
+      refusals.Begin(step);
+      const Answer answer = call(*b.jobs);
+      if (step == -1) {
+        ASSERT_THAT(answer, IsOk());
+        whole = *answer;
+        num_requests = refusals.num_requests();
+        EXPECT_GT(num_requests, 0);
+        continue;
+      }
+      refusals.Begin(-1);
+      if (answer.ok()) {
+        EXPECT_EQ(*answer, whole);
+        continue;
+      }
+      EXPECT_TRUE(absl::IsPermissionDenied(answer.status()) || absl::IsUnavailable(answer.status()))
+          << answer.status();
+      EXPECT_THAT(answer.status().message(), HasSubstr(kWhy));
+      const Answer again = call(*b.jobs);
+      ASSERT_THAT(again, IsOk());
+      EXPECT_EQ(*again, whole);
+    }
+  }
+}
+
 TEST_F(SharedPartitionsTest, KilledAtAnyRequest) {
   const std::string output = folder_.path() + "/output";
   HeldEngine engine;
