@@ -3,6 +3,7 @@
 #include "service/program/wings/cluster_snapshot.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -31,6 +32,7 @@
 #include "tests/objects/fake_object_store.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/refusals.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -421,6 +423,95 @@ TEST_F(ClusterSnapshotTest, AKeyThatNoServerWritesIsNamed) {
     ASSERT_THAT(keys.Commit({{}, {Operation::Delete(KeyRange::Of(key))}, {}}), IsOk());
   }
   EXPECT_THAT(Take("s"), IsOk());
+}
+
+// Of those that name objects; the others are copied as they are.
+TEST_F(ClusterSnapshotTest, AKeyThatIsDamagedIsNamed) {
+  KeyValueStore& keys = from_.replica->connection();
+  int num_named = 0;
+  for (const auto& [key, value] : from_.Keys()) {
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, "?")}, {}}), IsOk());
+    const absl::Status taken = Take(absl::StrCat("s", ++num_named)).status();
+    const bool has_objects =
+        absl::StartsWith(key, "sg/name/") || absl::StartsWith(key, "sg/with/") ||
+        (absl::StartsWith(key, "ds/id/") &&
+         (absl::StrContains(key, "/page/") || absl::StrContains(key, "/tail/")));
+    if (has_objects) {
+      EXPECT_TRUE(absl::IsDataLoss(taken)) << taken;
+      EXPECT_TRUE(absl::StartsWith(taken.message(), key + ": ")) << taken;
+    } else {
+      EXPECT_TRUE(taken.ok() || key == kStoreIdentityKey) << key << ": " << taken;
+    }
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
+  EXPECT_GT(num_named, 15);
+}
+
+// Whichever request is refused for good; asked for again, it goes on.
+TEST_F(ClusterSnapshotTest, WhatIsRefusedEndsASnapshot) {
+  const auto before = from_.Keys();
+  Refusals refusals(absl::StatusCode::kPermissionDenied);
+  RefusingKeys keys(&from_.replica->connection(), &refusals);
+  RefusingObjects objects(&from_.fake, &refusals);
+  ObjectEngines engines = from_.replica->engines();
+  engines.keys = &keys;
+  engines.objects = &objects;
+  const auto take = [&](int step, const std::string& name) {
+    refusals.Begin(step);
+    return TakeClusterSnapshot(engines, absl::StrCat(folder_.path(), "/", name), absl::UnixEpoch(),
+                               [](const SnapshotReport&) { return true; });
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport whole, take(-1, "whole"));
+  const int num_requests = refusals.num_requests();
+  EXPECT_GT(num_requests, 20);
+  for (int step = 0; step < num_requests; ++step) {
+    SCOPED_TRACE(step);
+    const auto taken = take(step, "s");
+    if (taken.ok()) {
+      // To give back what kept sweeps away: it goes by itself.
+      EXPECT_EQ(step, num_requests - 1);
+      continue;
+    }
+    EXPECT_TRUE(absl::IsPermissionDenied(taken.status()) || absl::IsUnavailable(taken.status()))
+        << taken.status();
+    EXPECT_TRUE(absl::StrContains(taken.status().message(), kWhy)) << taken.status();
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/s/manifest"));
+    EXPECT_EQ(from_.Keys(), before);
+  }
+  if (!std::filesystem::exists(folder_.path() + "/s/manifest")) {
+    PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport again, take(-1, "s"));
+    EXPECT_EQ(again.num_files, whole.num_files);
+    EXPECT_GT(again.num_kept_bytes, 0U);
+  }
+  ASSERT_THAT(Restore("s", to_), IsOk());
+  ExpectRestored(to_, before);
+}
+
+// Nobody waits for ever for a store that is away, or whose history goes.
+TEST_F(ClusterSnapshotTest, TriesHaveAnEnd) {
+  SlowKeys slow(&from_.replica->connection());
+  slow.before = [] { return absl::OutOfRangeError("dropped"); };
+  EXPECT_THAT(Take("dropped", &slow), StatusIs(absl::StatusCode::kUnavailable, "dropped"));
+  int num_reads = 0;
+  slow.before = [&] {
+    ++num_reads;
+    return absl::UnavailableError("away");
+  };
+  EXPECT_THAT(Take("away", &slow), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("away")));
+  EXPECT_EQ(num_reads, from_.replica->engines().max_attempts + 1);
+  ASSERT_THAT(Take("s"), IsOk());
+  SlowKeys to(&to_.replica->connection());
+  ObjectEngines engines = to_.replica->engines();
+  engines.keys = &to;
+  int num_commits = 0;
+  to.before_commit = [&] {
+    return ++num_commits <= 1 ? absl::OkStatus() : absl::UnavailableError("away");
+  };
+  EXPECT_THAT(RestoreClusterSnapshot(folder_.path() + "/s", engines, kLife),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("away")));
+  EXPECT_EQ(num_commits, 1 + engines.max_attempts + 1);
+  to.before_commit = [] { return absl::OkStatus(); };
+  EXPECT_THAT(RestoreClusterSnapshot(folder_.path() + "/s", engines, kLife), IsOk());
 }
 
 // Whichever change of etcd's is refused for good.
