@@ -9,10 +9,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
+#include "service/program/data_folder/lmdb_log_repair.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
+#include "service/stores/lmdb/lmdb_environment.h"
+#include "service/stores/lmdb/lmdb_transaction.h"
+#include "service/stores/lmdb/stored_keys.h"
 #include "tests/data_folder/folder_world.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/failing_lmdb.h"
@@ -145,10 +150,12 @@ TEST(SnapshotStepsTest, TheDiskOfARestoreFails) {
 TEST(SnapshotStepsTest, LmdbFails) {
   const Original original;
   FailingLmdb failing;
+  StepsOptions options = Options(absl::StatusCode::kAlreadyExists);
+  options.most_steps = 50;
   ExpectDoneOrNot([&] { return std::make_unique<SnapshotWorld>(original, nullptr); }, failing,
-                  Options(absl::StatusCode::kAlreadyExists, /*each_kind=*/true));
-  ExpectDoneOrNot([&] { return std::make_unique<RestoreWorld>(original); }, failing,
-                  Options(absl::StatusCode::kFailedPrecondition, /*each_kind=*/true));
+                  options);
+  options.again = absl::StatusCode::kFailedPrecondition;
+  ExpectDoneOrNot([&] { return std::make_unique<RestoreWorld>(original); }, failing, options);
 }
 
 // A sound folder. To compact it, the last of them, leaves what it has.
@@ -212,6 +219,54 @@ TEST(MaintenanceStepsTest, TheDiskFails) {
     ExpectDoneOrNot([&] { return std::make_unique<MaintainedWorld>(original, maintain, writes); },
                     failing, options);
   }
+}
+
+// A record of a job's log is lost.
+class DamagedLogWorld final : public StepsWorld {
+ public:
+  explicit DamagedLogWorld(const Original& original) {
+    std::filesystem::copy(original.data_dir(), folder_, std::filesystem::copy_options::recursive);
+    const auto environment = LmdbEnvironment::Open(logs_, uint64_t{1} << 26);
+    EXPECT_TRUE(environment.ok()) << environment.status();
+    auto transaction = LmdbTransaction::Begin(**environment, LmdbTransaction::Kind::kWrite);
+    EXPECT_TRUE(transaction.ok() && transaction->Erase(RecordKey(1, 2)).ok() &&
+                transaction->Commit().ok());
+  }
+  absl::Status Attempt() override {
+    const auto report = RepairDataFolder(folder_, {}, kSourceGraphs);
+    EXPECT_TRUE(!report.ok() || report->lost_jobs.size() == 1 || !report->is_changed);
+    return report.status();
+  }
+  std::string State() override {
+    const auto found = ReadDamagedLogs(logs_);
+    EXPECT_TRUE(found.ok()) << found.status();
+    if (!found.ok()) return "unreadable";
+    std::string state = absl::StrJoin(found->disorder, ", ");
+    for (const FoundLog& log : found->logs) {
+      absl::StrAppend(&state, "; ", log.job, " to ", log.next_sequence);
+      for (const FoundRecord& record : log.records) {
+        absl::StrAppend(&state, " ", record.status.ok() ? "" : "lost ", record.bytes.size());
+      }
+    }
+    return state;
+  }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+  const std::string logs_ = DeliveryFolder(folder_);
+};
+
+TEST(MaintenanceStepsTest, ARepairFails) {
+  const Original original;
+  FailingLmdb failing;
+  StepsOptions options;
+  options.most_steps = 80;
+  ExpectDoneOrNot([&] { return std::make_unique<DamagedLogWorld>(original); }, failing, options);
+  FailingDisk disk({EIO, false, false});
+  ExpectDoneOrNot([&] { return std::make_unique<DamagedLogWorld>(original); }, disk,
+                  Options(absl::StatusCode::kOk, /*each_kind=*/true));
 }
 
 }  // namespace
