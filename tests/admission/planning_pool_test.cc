@@ -308,6 +308,20 @@ TEST_F(PlanningPoolTest, ANamespaceHasNoMoreThanItsShare) {
 
 // One call of it holds the whole share: another waits although turns are free, and goes on if it is
 // cancelled.
+// Its namespace counts from its next turn on, and as long as it has that.
+TEST_F(PlanningPoolTest, ACallMayTellItsNamespaceWithoutATurn) {
+  PlanningPool pool(&clock_, 1);
+  Submit(pool, "client", [&pool](PlanningTurn& turn) {
+    EXPECT_FALSE(turn.LeaveTurn());
+    EXPECT_FALSE(turn.YieldTurnIn("team"));
+    EXPECT_EQ(pool.ShareOf("team"), 0);
+    EXPECT_FALSE(turn.YieldTurn());
+    EXPECT_EQ(pool.ShareOf("team"), 1);
+    EXPECT_FALSE(turn.LeaveTurn());
+    EXPECT_EQ(pool.ShareOf("team"), 0);
+  });
+}
+
 TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
   std::latch has_share(1);
   std::latch may_end(1);

@@ -1,6 +1,7 @@
 // Turns go round by client, and nothing is lost.
 #include "service/access/turn_queue.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -188,6 +189,21 @@ TEST(TurnQueueTest, NothingIsLeftOfClientsThatHaveGone) {
   }
   EXPECT_EQ(queue.num_clients(), 0U);
   EXPECT_EQ(queue.num_remembered(), 0U);
+}
+
+// Of more than may be remembered, those are forgotten whose time is over first: they start afresh.
+TEST(TurnQueueTest, NoMoreAreRememberedThanMayBe) {
+  constexpr size_t kMost = TurnQueue<int>::kMaxRemembered;
+  TurnQueue<int> queue;
+  for (size_t client = 0; client < kMost + 10; ++client) queue.Push(absl::StrCat(client), 0);
+  queue.Push("busy", 0);
+  for (size_t client = 0; client < kMost + 10; ++client) {
+    EXPECT_EQ(queue.Pop().client, absl::StrCat(client));
+    queue.Done(absl::StrCat(client), absl::Seconds(100 + client));
+    EXPECT_EQ(queue.num_remembered(), std::min(client + 1, kMost));
+  }
+  for (const char* const client : {"10", "9"}) queue.Push(client, 0);
+  for (const char* const next : {"busy", "9", "10"}) EXPECT_EQ(queue.Pop().client, next);
 }
 
 }  // namespace

@@ -33,6 +33,11 @@ TEST(SampledTraceTest, IsThatOfATraceThatSomebodyRecords) {
   EXPECT_EQ(SampledTrace(ParentOf(std::string(32, '0'), "01")), "");
   EXPECT_EQ(SampledTrace(ParentOf(std::string(32, 'F'), "01")), "");
   EXPECT_EQ(SampledTrace(ParentOf(std::string(31, 'a') + "\"", "01")), "");
+  EXPECT_EQ(SampledTrace(ParentOf(std::string(31, 'a') + "g", "01")), "");
+  for (const char* const flags : {"0F", "g1", "-1"}) {
+    EXPECT_EQ(SampledTrace(ParentOf(kTrace, flags)), "") << flags;
+  }
+  EXPECT_EQ(SampledTrace(ParentOf(std::string(32, 'f'), "ff")), std::string(32, 'f'));
   const std::string whole = ParentOf(kTrace, "01");
   for (const size_t separator : {2, 35, 52}) {
     EXPECT_EQ(SampledTrace(std::string(whole).replace(separator, 1, "_")), "");

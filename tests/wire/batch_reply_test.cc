@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/batch_place.h"
 #include "service/algorithms/collation/collate.h"
+#include "service/server/calls/message_pieces.h"
 #include "service/server/calls/wire_graphs.h"
 #include "tests/support/random_graphs.h"
 
@@ -198,6 +200,27 @@ TEST(BatchReplyTest, OtherResponsesAreSerialisedAsTheyAre) {
   BatchReply<v1::LoadResponse> reply;
   reply.message.mutable_end_of_epoch()->set_num_steps(7);
   EXPECT_EQ(PiecesOf(reply).Join(), reply.message.SerializeAsString());
+}
+
+// With its tensors, and by itself.
+TEST(BatchReplyTest, AResponseMayHaveSoManyBytes) {
+  Random random(3);
+  const GraphSchema schema = RandomSchema(random);
+  Batch batch = RandomBatch(random, schema, RandomChunk(random, &schema, 3, 9, 1));
+  BatchReply<v1::PackResponse> reply;
+  BatchToWire(batch, 7, *reply.message.mutable_batch());
+  reply.TakeTensors(std::move(batch));
+  const auto refused = [](uint64_t bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the response packhouse.v1.PackResponse has ",
+                                                     bytes, " bytes, at most ", bytes - 1,
+                                                     " may be sent"));
+  };
+  const v1::PackResponse whole = ToMessage(reply);
+  const uint64_t bytes = whole.ByteSizeLong();
+  EXPECT_EQ(PiecesWithin(reply, bytes)->Join(), whole.SerializeAsString());
+  EXPECT_EQ(PiecesWithin(whole, bytes)->Join(), whole.SerializeAsString());
+  EXPECT_EQ(PiecesWithin(reply, bytes - 1).status(), refused(bytes));
+  EXPECT_EQ(PiecesWithin(whole, bytes - 1).status(), refused(bytes));
 }
 
 }  // namespace

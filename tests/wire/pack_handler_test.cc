@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,9 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/streams/drift_watch.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/observe_handler.h"
 #include "service/wings/tfgnn/tfgnn_format.h"
@@ -308,9 +312,9 @@ class WatchedPackHandlerTest : public PackHandlerTest {
   };
 
   // Graphs of 10 to 30 nodes, and then of 30 to 50; `at_once` in a request.
-  Told PackAll(const std::string& open, size_t at_once) {
+  Told PackAll(const std::string& open, size_t at_once, MemoryBudget* working = nullptr) {
     Told told;
-    PackHandler handler(&clock_, {}, &histograms_, &observers_);
+    PackHandler handler(&clock_, {}, &histograms_, &observers_, working);
     const auto take = [&] {
       for (;;) {
         auto next = handler.Next();
@@ -332,7 +336,8 @@ class WatchedPackHandlerTest : public PackHandlerTest {
       std::vector<uint32_t> counts;
       for (size_t i = begin; i < std::min(kGraphs, begin + at_once); ++i) {
         const auto nodes = static_cast<uint32_t>(random.Between(10, 30));
-        counts.push_back(i < kBefore ? nodes : nodes + 20);
+        const bool is_too_large = every_too_large_ != 0 && i % every_too_large_ == 0;
+        counts.push_back(is_too_large ? 600 : i < kBefore ? nodes : nodes + 20);
         counts.push_back(2 * nodes);
       }
       auto request = std::make_unique<v1::PackRequest>();
@@ -347,6 +352,8 @@ class WatchedPackHandlerTest : public PackHandlerTest {
     EXPECT_FALSE(handler.IsWaiting());
     return told;
   }
+
+  size_t every_too_large_ = 0;
 
   static constexpr size_t kGraphs = 6000;
   static constexpr size_t kBefore = 3000;
@@ -398,6 +405,48 @@ TEST_F(WatchedPackHandlerTest, AChangeIsToldOnceAndBatchesStayTheSame) {
     ASSERT_EQ(otherwise.drifted.size(), 1U);
     EXPECT_EQ(otherwise.drifted[0].SerializeAsString(), drifted.SerializeAsString());
   }
+}
+
+// Nor does it with graphs that no batch takes, also among those that shapes are chosen from.
+TEST_F(WatchedPackHandlerTest, HowTheStreamIsCutChangesNothingWithGraphsThatAreTooLarge) {
+  every_too_large_ = 97;
+  for (const std::string shape : {kShape, kDevice}) {
+    const Told told = PackAll(shape + "drift { num_graphs: 1000 }", 500);
+    ASSERT_EQ(told.drifted.size(), 1U) << shape;
+    for (const size_t at_once : {777, 2999}) {
+      const Told otherwise = PackAll(shape + "drift { num_graphs: 1000 }", at_once);
+      ASSERT_EQ(otherwise.drifted.size(), 1U) << at_once << shape;
+      EXPECT_EQ(otherwise.drifted[0].ShortDebugString(), told.drifted[0].ShortDebugString())
+          << at_once << shape;
+    }
+  }
+}
+
+// A change is not judged without the memory for it, and the stream goes on.
+TEST_F(WatchedPackHandlerTest, TheMemoryOfTheWatchIsChargedToTheBudget) {
+  const std::string open = absl::StrCat(kShape, "drift { num_graphs: 1000 }");
+  const Told expected = PackAll(open, 500);
+  ASSERT_EQ(expected.drifted.size(), 1U);
+  const uint64_t watch = DriftWatch::BytesFor(2, 1000);
+  // Graphs have 21 sizes, before and after.
+  const uint64_t histograms = 3 * SizeHistogram::BytesFor(21, 2);
+  const uint64_t tuning = TunerBytes(21, 2);
+  for (const uint64_t bytes : {watch, watch + histograms - 1, watch + histograms,
+                               watch + histograms + tuning - 1, uint64_t{1} << 30}) {
+    MemoryBudget working(bytes);
+    const Told told = PackAll(open, 500, &working);
+    EXPECT_EQ(told.batches, expected.batches);
+    EXPECT_EQ(told.drifted.size(), bytes == uint64_t{1} << 30 ? 1U : 0U) << bytes;
+    EXPECT_EQ(working.held(), 0U);
+  }
+  MemoryBudget working(watch - 1);
+  PackHandler handler(&clock_, {}, &histograms_, &observers_, &working);
+  auto request = std::make_unique<v1::PackRequest>();
+  ASSERT_TRUE(
+      google::protobuf::TextFormat::ParseFromString("open { " + open + " }", request.get()));
+  EXPECT_THAT(
+      handler.Accept(std::move(request)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the watch of a stream's sizes")));
 }
 
 // The search is on another thread: batches go on, and only the stream's end waits.
@@ -765,20 +814,34 @@ TEST_F(ProfiledPackHandlerTest, AHistogramOfGraphsThatDoNotFitEndsTheStream) {
 }
 
 TEST_F(ProfiledPackHandlerTest, TheMemoryOfTheSearchIsChargedToTheBudget) {
-  MemoryBudget working(1000);
-  PackHandler handler(&clock_, {}, &histograms_, &observers_, &working);
-  auto open = std::make_unique<v1::PackRequest>();
-  ASSERT_TRUE(
-      google::protobuf::TextFormat::ParseFromString("open { " + Profile() + "}", open.get()));
-  ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
-  auto sizes = std::make_unique<v1::PackRequest>();
-  sizes->mutable_sizes()->set_num_graphs(1);
-  sizes->mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{1, 1}));
-  EXPECT_TRUE((*handler.Next())->message.has_opened());
-  ASSERT_THAT(handler.Accept(std::move(sizes)), IsOk());
-  handler.HalfClose();
-  EXPECT_THAT(handler.Next(), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 sizes")));
-  EXPECT_EQ(working.held(), 0U);
+  const uint64_t histogram = SizeHistogram::BytesFor(1, 2);
+  const uint64_t tuning = TunerBytes(1, 2);
+  for (const auto& [bytes, what] : {std::pair(uint64_t{0}, "a histogram of 1 sizes"),
+                                    {histogram, "a histogram of 1 sizes"},
+                                    {2 * histogram - 1, "a histogram of 1 sizes"},
+                                    {2 * histogram, "limits for 1 sizes"},
+                                    {2 * histogram + tuning - 1, "limits for 1 sizes"},
+                                    {uint64_t{1} << 30, ""}}) {
+    MemoryBudget working(bytes);
+    PackHandler handler(&clock_, {}, &histograms_, &observers_, &working);
+    auto open = std::make_unique<v1::PackRequest>();
+    ASSERT_TRUE(
+        google::protobuf::TextFormat::ParseFromString("open { " + Profile() + "}", open.get()));
+    ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+    auto sizes = std::make_unique<v1::PackRequest>();
+    sizes->mutable_sizes()->set_num_graphs(1);
+    sizes->mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{1, 1}));
+    EXPECT_TRUE((*handler.Next())->message.has_opened());
+    ASSERT_THAT(handler.Accept(std::move(sizes)), IsOk());
+    handler.HalfClose();
+    const auto next = handler.Next();
+    if (bytes == uint64_t{1} << 30) {
+      EXPECT_TRUE(next.ok() && (*next)->message.has_tuned());
+    } else {
+      EXPECT_THAT(next, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(what))) << bytes;
+    }
+    EXPECT_EQ(working.held(), 0U);
+  }
 }
 
 TEST_F(ProfiledPackHandlerTest, AHeldGraphThatIsTooLargeEndsTheStreamAfterTheOthers) {

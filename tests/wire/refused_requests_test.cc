@@ -313,6 +313,14 @@ TEST(RefusedRequestsTest, OfTargetsAndRaggedComponents) {
             "components: \"nodes\" components: \"edges\" tensors { name: \"edges\" dtype: "
             "DATA_TYPE_UINT8 component: \"edges\" } tensors { name: \"into/0\" dtype: "
             "DATA_TYPE_INT64 component: \"nodes\" index_into: \"nodes\" }");
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema ragged,
+                          read("ragged_components: 'edges' ragged_components: 'nodes'"));
+  v1::GraphSchema of_both;
+  GraphSchemaToWire(ragged, of_both);
+  EXPECT_EQ(of_both.ShortDebugString(),
+            "components: \"nodes\" components: \"edges\" tensors { name: \"edges\" dtype: "
+            "DATA_TYPE_UINT8 component: \"edges\" } tensors { name: \"nodes\" dtype: "
+            "DATA_TYPE_UINT8 component: \"nodes\" }");
 }
 
 TEST(RefusedRequestsTest, OfDatasets) {

@@ -11,9 +11,11 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/histogram.pb.h"
+#include "service/base/unsent_budget.h"
 #include "service/server/calls/method_table.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
@@ -24,6 +26,7 @@ namespace {
 
 using ::testing::_;
 using ::testing::HasSubstr;
+using HistogramAnswer = v1::GetHistogramResponse;
 using Deletion = v1::DeleteHistogramRequest;
 using Deleted = v1::DeleteHistogramResponse;
 using Deletes = std::function<absl::StatusOr<Deleted>(const Deletion&, RequestCall&)>;
@@ -149,6 +152,45 @@ TEST_F(RequestCallTest, AnswersThatAreReadyNeedNoTurnAndOthersArePlanned) {
   const auto call = Begin(row);
   RunAll();
   EXPECT_THAT(call->Await(), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// An answer has its room from before it is written until the call has gone.
+TEST_F(RequestCallTest, AnAnswerIsWithinTheBoundsOrRefused) {
+  const MethodRow row =
+      Row(Method::kGetHistogram, Waits::kTurns,
+          [](const v1::GetHistogramRequest&, RequestCall&) -> absl::StatusOr<HistogramAnswer> {
+            HistogramAnswer answer;
+            answer.mutable_histogram()->set_tuples("0123456789");
+            return answer;
+          });
+  HistogramAnswer answer;
+  answer.mutable_histogram()->set_tuples("0123456789");
+  const uint64_t bytes = answer.ByteSizeLong();
+  for (const uint64_t room : {bytes, bytes - 1}) {
+    UnsentBudget budget(room);
+    context_.unsent_budget = &budget;
+    auto call = Begin(row);
+    RunAll();
+    if (room == bytes) {
+      EXPECT_THAT(call->Await(), IsOk());
+    } else {
+      EXPECT_EQ(call->Await(), absl::ResourceExhaustedError(
+                                   absl::StrCat("--memory-budget: a response of ", bytes,
+                                                " bytes beside the 0 "
+                                                "that all calls have for theirs, at most ",
+                                                room)));
+    }
+    EXPECT_EQ(budget.taken(), room == bytes ? bytes : 0);
+    call.reset();
+    EXPECT_EQ(budget.taken(), 0U);
+    context_.unsent_budget = nullptr;
+    context_.max_response_bytes = room;
+    call = Begin(row);
+    RunAll();
+    EXPECT_EQ(call->Await().code(),
+              room == bytes ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted);
+    context_.max_response_bytes = 1 << 20;
+  }
 }
 
 TEST_F(RequestCallTest, WhatTheServerLacksIsSaidOfRequestsThatCanBeRead) {

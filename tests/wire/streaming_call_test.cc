@@ -121,6 +121,36 @@ TEST(StreamingCallTest, ProgressTakesThePlaceOfWhatWaits) {
   stage.Done();
 }
 
+// Progress that finds no room is not told, and the call goes on; a response without room ends it.
+TEST(StreamingCallTest, OnlyProgressMayFindNoRoom) {
+  {
+    Stage stage(/*budget=*/20);
+    stage.script.is_complete = true;
+    ASSERT_TRUE(stage.call->Enter());
+    stage.call->Report(NumberedResponse(10, 100));
+    EXPECT_EQ(stage.observer.responses(), 0);
+    stage.call->Report(NumberedResponse(20, 5));
+    stage.Begin();
+    stage.RunAll();
+    stage.Write();
+    stage.RunAll();
+    EXPECT_THAT(stage.link.sent(), ElementsAre("20"));
+    EXPECT_THAT(*stage.link.state().status, IsOk());
+    stage.Done();
+  }
+  Stage stage(/*budget=*/0);
+  stage.script.produced = 1;
+  stage.script.is_complete = true;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  stage.RunAll();
+  EXPECT_THAT(stage.link.sent(), IsEmpty());
+  EXPECT_THAT(*stage.link.state().status,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("bytes beside the 0 that all calls have for theirs, at most 0")));
+  stage.Done();
+}
+
 // The function that makes the work hears of it. The call ends when that function has returned.
 TEST(StreamingCallTest, ACallIsStoppedBeforeItHasWork) {
   Stage stage;
@@ -342,6 +372,27 @@ TEST(StreamingCallTest, AnIdleCallEndsAfterWhatItOwes) {
   EXPECT_THAT(*stage.link.state().status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout")));
   stage.Done();
+}
+
+TEST(StreamingCallTest, WhatACallWasClosedWithComesBeforeAnErrorOfItsWork) {
+  for (const bool is_idle : {false, true}) {
+    Stage stage;
+    stage.script.takes_requests = true;
+    ASSERT_TRUE(stage.call->Enter());
+    stage.Begin();
+    stage.RunAll();
+    stage.clock.Advance(absl::Seconds(2));
+    if (is_idle) stage.gate.EndIdleStreams(stage.clock.Now() - absl::Seconds(1));
+    stage.script.error = 100;
+    if (!is_idle) stage.Read("1");
+    stage.RunAll();
+    EXPECT_TRUE(stage.script.has_failed);
+    EXPECT_THAT(*stage.link.state().status,
+                is_idle
+                    ? StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout"))
+                    : StatusIs(absl::StatusCode::kDataLoss, HasSubstr("as the script says")));
+    stage.Done();
+  }
 }
 
 // Nothing but one of them has happened in the last second each time.

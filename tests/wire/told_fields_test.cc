@@ -608,6 +608,11 @@ TEST(ToldFieldsTest, OfADeviceModel) {
       "shapes { capacities { capacities { component: \"nodes\" rows: 21 } capacities { component: "
       "\"edges\" rows: 22 } capacities { component: \"graphs\" rows: 23 } } num_batches: 24 "
       "seconds: 28.5 expected_seconds: 2914.5 peak_bytes: 26 num_out_of_memory: 25 }");
+  // Of a list: all but the shapes.
+  v1::DeviceModel listed;
+  DeviceModelToWire({"model", "device"}, kept, model, /*with_shapes=*/false, listed);
+  wire.clear_shapes();
+  EXPECT_EQ(listed.ShortDebugString(), wire.ShortDebugString());
   // Nothing is fitted yet.
   wire.Clear();
   DeviceModelToWire({"model", "device"}, kept, MeasuredModel(), /*with_shapes=*/true, wire);

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -33,6 +34,16 @@ TEST(GraphSchemaFromWireTest, RoundTripsRandomSchemas) {
     GraphSchemaToWire(back, again);
     EXPECT_EQ(wire.SerializeAsString(), again.SerializeAsString()) << "seed=" << seed;
   }
+}
+
+TEST(GraphSchemaFromWireTest, ManyTensorsAreRefusedBeforeTheyAreRead) {
+  v1::GraphSchema wire;
+  wire.add_components("nodes");
+  for (size_t t = 0; t <= GraphSchema::kMaxTensors; ++t) wire.add_tensors();
+  EXPECT_THAT(GraphSchemaFromWire(true, wire),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("schema: ", GraphSchema::kMaxTensors + 1, " tensors, at most ",
+                                    GraphSchema::kMaxTensors)));
 }
 
 TEST(GraphSchemaFromWireTest, RowsAreFirstUnlessSaidOtherwise) {

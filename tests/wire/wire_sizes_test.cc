@@ -1,5 +1,8 @@
 #include "service/server/calls/wire_sizes.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
@@ -128,6 +131,18 @@ TEST(BoundFromWireTest, UnsetIsInfiniteAndNegativeIsRefused) {
   wire.set_seconds(-1);
   EXPECT_THAT(BoundFromWire(wire, "max_delay"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_delay: -1.5s")));
+  for (const auto& [seconds, nanos] :
+       {std::pair(-1, 500'000'000), std::pair(-1, 1), std::pair(0, -1'000'000'000)}) {
+    wire.set_seconds(seconds);
+    wire.set_nanos(nanos);
+    EXPECT_THAT(BoundFromWire(wire, "max_delay"),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("max_delay: ", seconds, " seconds and ", nanos,
+                                      " nanos are not a duration")));
+  }
+  wire.set_nanos(-999'999'999);
+  EXPECT_THAT(BoundFromWire(wire, "max_delay"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "max_delay: -999.999999ms is negative"));
   google::protobuf::Duration back;
   DurationToWire(absl::Milliseconds(1500), back);
   EXPECT_EQ(back.seconds(), 1);

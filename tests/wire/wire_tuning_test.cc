@@ -9,7 +9,9 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/server/wire/epoch_words.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -91,6 +93,93 @@ TEST(DeviceProfileFromWireTest, ProfilesWithoutAnyLimitsAreInvalid) {
     EXPECT_THAT(ProfileOf(text), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_))
         << text;
   }
+}
+
+// Has measured one device.
+class GivenModel final : public MeasuredModels {
+ public:
+  explicit GivenModel(MeasuredModel model)
+      : model_(std::make_shared<const MeasuredModel>(std::move(model))) {}
+  std::shared_ptr<const MeasuredModel> Find(absl::string_view measured_as) const override {
+    return measured_as == "gnn/gpu" ? model_ : nullptr;
+  }
+
+ private:
+  const std::shared_ptr<const MeasuredModel> model_;
+};
+
+// What a model does not tell stays as the profile has it; what it tells must leave something to
+// choose.
+TEST(AsMeasuredTest, TakesWhatWasMeasuredIfThereIsSomething) {
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  PH_ASSERT_OK_AND_ASSIGN(DeviceProfile profile,
+                          ProfileOf("components { component: 'nodes' max_rows: 512 } fixed_cost: 3 "
+                                    "measured_as: 'gnn/gpu'"));
+  MeasuredModel model;
+  model.components = {"nodes", "edges", "graphs"};
+  model.seconds = {41.5, {42.5, 43.5, 44.5}, 45.5, 0};
+  const GivenModel models(model);
+  const auto fixed_cost = [&](const DeviceProfile& asked, const MeasuredModels* measured) {
+    const absl::StatusOr<DeviceProfile> as = AsMeasured(asked, schema, measured);
+    return as.ok() ? as->fixed_cost : -1;
+  };
+  EXPECT_EQ(fixed_cost(profile, &models), 41.5);
+  EXPECT_EQ(fixed_cost(profile, nullptr), 3);
+  DeviceProfile other = profile;
+  other.measured_as = "gnn/cpu";
+  EXPECT_EQ(fixed_cost(other, &models), 3);
+  other.measured_as = "";
+  EXPECT_EQ(fixed_cost(other, &models), 3);
+  MeasuredModel of_graphs = model;
+  of_graphs.components = {"edges", "graphs"};
+  const GivenModel without_nodes(of_graphs);
+  EXPECT_EQ(fixed_cost(profile, &without_nodes), 3);
+  model.bounds.too_large = {{1, 0, 0}};
+  const GivenModel nothing_fits(model);
+  EXPECT_THAT(AsMeasured(profile, schema, &nothing_fits).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("did not fit the device, as measured_as 'gnn/gpu' tells")));
+  v1::TuneRequest request;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "profile { components { component: 'nodes' max_rows: 512 } measured_as: 'gnn/gpu' }",
+      &request));
+  EXPECT_THAT(PaddedProfileFromWire(request, schema, 64, &nothing_fits).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("did not fit the device")));
+}
+
+// An epoch that is open goes on, whatever was measured meanwhile.
+TEST(TakeMeasuredTest, IsOfJobsWhoseDevicesWereMeasured) {
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile profile,
+                          ProfileOf("components { component: 'nodes' max_rows: 512 } fixed_cost: 3 "
+                                    "measured_as: 'gnn/gpu'"));
+  MeasuredModel model;
+  model.components = {"nodes", "edges", "graphs"};
+  model.seconds = {41.5, {42.5, 43.5, 44.5}, 45.5, 0};
+  const auto measured = [&](const MeasuredModel& known, DeviceProfile device) {
+    EpochRequest request;
+    request.key.job = "job";
+    request.rank_groups.resize(2);
+    request.rank_groups[1].device = std::move(device);
+    const GivenModel models(known);
+    TakeMeasured(schema, &models, request);
+    EXPECT_FALSE(request.rank_groups[0].measured.has_value());
+    return request.rank_groups[1].measured;
+  };
+  ASSERT_TRUE(measured(model, profile).has_value());
+  EXPECT_EQ(measured(model, profile)->fixed_cost, 41.5);
+  DeviceProfile other = profile;
+  other.measured_as = "gnn/cpu";
+  EXPECT_FALSE(measured(model, other).has_value());
+  // Bytes alone are something, too.
+  MeasuredModel bytes = model;
+  bytes.seconds = {};
+  bytes.bounds.too_large = {{500, kUnlimited, kUnlimited}};
+  ASSERT_TRUE(measured(bytes, profile).has_value());
+  EXPECT_EQ(measured(bytes, profile)->fixed_cost, 3);
+  EXPECT_NE(measured(bytes, profile)->measured_bytes, nullptr);
+  model.bounds.too_large = {{1, 0, 0}};
+  EXPECT_FALSE(measured(model, profile).has_value());
 }
 
 absl::StatusOr<TuneOptions> OptionsOf(const std::string& text) {

@@ -313,8 +313,8 @@ absl::Status PackHandler::AcceptChunk(GraphChunk given, uint64_t owner_bytes) {
                       packer_->Offer(std::move(chunk), owner_bytes));
   num_given_ += num_given;
   if (drift_ != nullptr && is_choosing) {
-    PH_RETURN_IF_ERROR(drift_->ObserveWhileChoosing(
-        *to_count, packer_->calibration().sizes().num_graphs() - counted_before));
+    drift_->ObserveWhileChoosing(*to_count,
+                                 packer_->calibration().sizes().num_graphs() - counted_before);
   } else if (drift_ != nullptr) {
     PH_RETURN_IF_ERROR(drift_->Observe(*to_count));
   }

@@ -33,7 +33,6 @@ absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramS
     case Request::kHistogramName: {
       PH_ASSIGN_OR_RETURN(HistogramSnapshot snapshot,
                           histograms.Get(request.histogram_name(), now));
-      PH_RETURN_IF_ERROR(CheckPlannedSizes(snapshot.histogram.num_distinct()));
       memory = std::move(snapshot.memory);
       return NamedHistogram{std::move(snapshot.schema), std::move(snapshot.histogram)};
     }

@@ -37,7 +37,6 @@ absl::StatusOr<NamedHistogram> SizesOfReceipt(const v1::ReplanRequest& request,
     case v1::ReplanRequest::kHistogramName: {
       PH_ASSIGN_OR_RETURN(HistogramSnapshot snapshot,
                           histograms.Get(request.histogram_name(), now));
-      PH_RETURN_IF_ERROR(CheckPlannedSizes(snapshot.histogram.num_distinct()));
       memory = std::move(snapshot.memory);
       return NamedHistogram{std::move(snapshot.schema), std::move(snapshot.histogram)};
     }

@@ -84,7 +84,7 @@ absl::Status StreamDrift::SetReference(DriftReference reference) {
 
 absl::Status StreamDrift::Observe(const SizeTable& sizes) { return watch_.Observe(sizes); }
 
-absl::Status StreamDrift::ObserveWhileChoosing(const SizeTable& sizes, uint64_t num_counted) {
+void StreamDrift::ObserveWhileChoosing(const SizeTable& sizes, uint64_t num_counted) {
   size_t i = 0;
   uint64_t counted = 0;
   for (; i < sizes.num_graphs(); ++i) {
@@ -94,12 +94,11 @@ absl::Status StreamDrift::ObserveWhileChoosing(const SizeTable& sizes, uint64_t 
   }
   if (i == sizes.num_graphs()) {
     num_before_ += i;
-    return absl::OkStatus();
+    return;
   }
   // There are enough: no chunk follows before the shapes are chosen.
   later_ = sizes;
   num_skipped_ = i;
-  return absl::OkStatus();
 }
 
 void StreamDrift::Begin() {

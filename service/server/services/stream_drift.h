@@ -53,7 +53,7 @@ class StreamDrift {
   absl::Status Observe(const SizeTable& sizes);
   // The same before the shapes are chosen. The first `num_counted` of those that the profile allows
   // are in the reference.
-  absl::Status ObserveWhileChoosing(const SizeTable& sizes, uint64_t num_counted);
+  void ObserveWhileChoosing(const SizeTable& sizes, uint64_t num_counted);
 
   // Begins the search for a change that was found, and ends it. The message to send, if there is
   // one.

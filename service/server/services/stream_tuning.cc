@@ -44,7 +44,6 @@ absl::StatusOr<SizeHistogram> SizesFor(const StreamTuningRequest& request, SizeH
     return absl::FailedPreconditionError(absl::StrCat("calibration: histogram '", request.histogram,
                                                       "' has other components than the stream"));
   }
-  PH_RETURN_IF_ERROR(CheckPlannedSizes(snapshot.histogram.num_distinct()));
   memory = std::move(snapshot.memory);
   if (!request.counts_stream) PH_RETURN_IF_ERROR(snapshot.histogram.Merge(sizes));
   return std::move(snapshot.histogram);
