@@ -29,6 +29,8 @@ class EpochWorld final : public StepsWorld {
     if (!plan.ok()) return plan.status();
     const auto epoch = PreparedEpoch::Prepare(*plan, request_, EpochBounds(), making_);
     if (!epoch.ok()) return epoch.status();
+    const auto company = (*epoch)->MeasureCompany(making_);
+    if (!company.ok()) return company.status();
     const uint64_t num_batches = (*epoch)->identity().num_batches();
     for (uint64_t batch = 0; batch < num_batches; ++batch) {
       const auto built = (*epoch)->Build(batch);
