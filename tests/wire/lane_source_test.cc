@@ -1,6 +1,9 @@
 #include "service/server/services/lane_source.h"
 
+#include <cstdint>
+#include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +43,25 @@ class WaitingSource final : public ResponseSource<LoadReply> {
 
  private:
   uint64_t num_left_;
+};
+
+// Those of another source; before one of them something happens.
+class InterruptedSource final : public ResponseSource<LoadReply> {
+ public:
+  InterruptedSource(std::unique_ptr<ResponseSource<LoadReply>> source, int num_before,
+                    std::function<void()> happens)
+      : source_(std::move(source)), num_before_(num_before), happens_(std::move(happens)) {}
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override {
+    if (num_before_-- == 0) happens_();
+    return source_->Next();
+  }
+  bool IsWaiting() const override { return source_->IsWaiting(); }
+
+ private:
+  const std::unique_ptr<ResponseSource<LoadReply>> source_;
+  int num_before_;
+  const std::function<void()> happens_;
 };
 
 // An evaluation of an epoch, and a door where its lane can be opened.
@@ -298,6 +320,68 @@ TEST_F(LaneSourceTest, EndsWithItsLane) {
                 StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
                          HasSubstr("lane")));
   }
+}
+
+// Of the opening, which goes by gRPC, and of batches in slots.
+TEST_F(LaneSourceTest, EndsWithALaneThatIsClosedWhileAResponseIsMade) {
+  const auto epoch = Epoch(Padding::kMasked, IntegerWidth::kDeclared);
+  for (const int num_before : {0, 1, 2}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto lane, Offer(*epoch));
+    LaneClient client(path_);
+    ASSERT_TRUE(client.Open(lane->token()));
+    LaneSource source(std::make_unique<InterruptedSource>(Evaluate(epoch), num_before,
+                                                          [&client] { client.Close(); }),
+                      lane, door_.get(), epoch->schema(), &clock_, [] {});
+    for (int i = 0; i < num_before; ++i) EXPECT_THAT(source.Next(), IsOk());
+    EXPECT_THAT(source.Next(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lane")))
+        << num_before;
+  }
+}
+
+TEST_F(LaneSourceTest, ASlotTakesOneBatchAndWhatIsAroundIt) {
+  const auto epoch = Epoch(Padding::kMasked, IntegerWidth::kDeclared);
+  PH_ASSERT_OK_AND_ASSIGN(const auto lane, Offer(*epoch));
+  LaneClient client(path_);
+  ASSERT_TRUE(client.Open(lane->token()));
+  ASSERT_TRUE(lane->IsOpen().value());
+  const uint64_t room = lane->size().slot_bytes;
+  // 110 bytes, aligned.
+  const FieldBytes fields = {100, 10};
+  SlotPlace place(lane, 1, fields);
+  EXPECT_EQ(place.RoomFor(room - 255, 1), nullptr);
+  EXPECT_TRUE(place.is_too_large());
+  EXPECT_EQ(place.RoomFor(0, room), nullptr);
+  EXPECT_TRUE(place.is_too_large());
+  const std::shared_ptr<char[]> tensors = place.RoomFor(room - 256, 1);
+  EXPECT_FALSE(place.is_too_large());
+  EXPECT_EQ(tensors.get(), lane->slot(1) + 128);
+  EXPECT_EQ(place.RoomFor(1, 1), nullptr);
+  EXPECT_FALSE(place.is_too_large());
+  EXPECT_FALSE(place.Has({lane->slot(1), 0}));
+  EXPECT_FALSE(place.Has({lane->slot(1) - 1, 1}));
+  EXPECT_TRUE(place.Has({lane->slot(1), 1}));
+  EXPECT_TRUE(place.Has({lane->slot(1) + room - 1, 1}));
+  EXPECT_FALSE(place.Has({lane->slot(1) + room, 1}));
+
+  const uint32_t slot = lane->TakeSlot().value();
+  MessagePieces pieces;
+  pieces.framed_tensors = {lane->slot(slot) + 32, 64};
+  std::memset(lane->slot(slot) + 32, 't', 64);
+  for (const auto& [head, tail] : {std::pair(uint64_t{33}, uint64_t{2}), {3, room - 95}}) {
+    pieces.head = std::string(head, 'h');
+    pieces.tail = std::string(tail, 'b');
+    EXPECT_EQ(
+        SendSlot(*lane, slot, pieces),
+        absl::InternalError(absl::StrCat("a slot has 32 and ", room - 96,
+                                         " bytes around the tensors, for ", head, " and ", tail)));
+    EXPECT_EQ(lane->TakeSlot(), slot) << "it was given back";
+  }
+  pieces.head = std::string(32, 'h');
+  pieces.tail = std::string(room - 96, 'b');
+  EXPECT_THAT(SendSlot(*lane, slot, pieces), IsOk());
+  const auto message = client.Read();
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(client.Bytes(*message), pieces.head + std::string(64, 't') + pieces.tail);
 }
 
 // The law: whatever a stream waits for, and whenever its lane was opened, it is woken soon after
