@@ -48,6 +48,18 @@ TEST(ForEachVarintTest, ElevenBytesAreTooMany) {
   EXPECT_EQ(got[0], ~uint64_t{0});
 }
 
+TEST(ForEachVarintTest, ALastOneThatIsCutOffIsNone) {
+  // Alone, and behind whole ones; of less than a word, of one, and of more.
+  for (const size_t before : {0, 3, 8, 11}) {
+    for (const size_t bytes : {1, 7, 8, 9}) {
+      std::vector<uint64_t> got;
+      EXPECT_FALSE(ForEachVarint(std::string(before, '\x05') + std::string(bytes, '\xff'),
+                                 [&](uint64_t value) { got.push_back(value); }));
+      EXPECT_EQ(got, std::vector<uint64_t>(before, 5)) << before << " " << bytes;
+    }
+  }
+}
+
 TEST(IsValueOfTest, KnowsTheEnds) {
   EXPECT_TRUE(IsValueOf<int8_t>(static_cast<uint64_t>(-128)));
   EXPECT_FALSE(IsValueOf<int8_t>(static_cast<uint64_t>(-129)));

@@ -297,6 +297,13 @@ TEST(StructuredReadoutTest, AFeatureIsDenseAndTheSameInAllSources) {
                          absl::StrCat("set 'u': feature '", name,
                                       "' is ragged or of strings: it cannot be read out")));
   }
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets plain, GraphSets::FromTfgnnFile(R"(
+      node_sets { key: "u" value { features { key: "d" value { dtype: DT_INT32 } } } }
+      node_sets { key: "_readout" value { } }
+      edge_sets { key: "_readout/k" value { source: "u" target: "_readout" } })"));
+  EXPECT_THAT(StructuredReadout(plain, GraphOf(plain, {{"_readout", 1}}, {}), 0, "k", "d"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "graph 5: key 'k': prediction 0 of 1 has no edge"));
 }
 
 TEST(FirstNodeReadoutTest, AddsOneEdgeAndOnePredictionToEachGraph) {
@@ -337,6 +344,16 @@ TEST(FirstNodeReadoutTest, AddsOneEdgeAndOnePredictionToEachGraph) {
   PH_ASSERT_OK_AND_ASSIGN(GraphChunk empty, rows.Build(7));
   EXPECT_THAT(readout.Add(std::move(empty)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 7: there is no node")));
+  const std::vector<uint32_t> twice_counts(2 * sets.schema().num_components(), 1);
+  const std::string twice_rows(8, '\0');
+  PH_ASSERT_OK_AND_ASSIGN(
+      GraphChunk twice,
+      GraphChunk::Create(
+          &sets.schema(),
+          SizeTable::WithAnyIds(2, sets.schema().num_components(), twice_counts, {7, 7}).value(),
+          std::vector<absl::string_view>(sets.schema().tensors().size(), twice_rows), nullptr));
+  EXPECT_EQ(readout.Add(std::move(twice)).status(),
+            SizeTable::WithIds(2, 1, {1, 1}, {7, 7}).status());
   // It is the set's own nodes that count, whichever set it is.
   for (const char* const name : {"a", "z"}) {
     PH_ASSERT_OK_AND_ASSIGN(const FirstNodeReadout of_set,

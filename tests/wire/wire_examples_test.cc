@@ -11,12 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/jobs/evaluation.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/append_handler.h"
 #include "service/server/wire/wire_loader.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "service/wings/tfgnn/example_encoder.h"
 #include "service/wings/tfgnn/export_source.h"
 #include "service/wings/tfgnn/graph_schema_file.h"
@@ -534,7 +536,8 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
   }
 }
 
-// An epoch one of whose batches has no memory, as where its window has to be planned anew.
+// An epoch one of whose batches has no memory, as where its window has to be planned anew; whose
+// graphs are more than its batches have, or come from other readers.
 class WithoutOneBatch final : public LoadableEpoch {
  public:
   WithoutOneBatch(std::shared_ptr<const LoadableEpoch> whole, uint64_t missing)
@@ -545,18 +548,23 @@ class WithoutOneBatch final : public LoadableEpoch {
   absl::Span<const BatchShape> shapes(size_t rank_group) const override {
     return whole_->shapes(rank_group);
   }
-  uint64_t num_graphs() const override { return whole_->num_graphs(); }
+  uint64_t num_graphs() const override { return whole_->num_graphs() + num_more; }
   uint64_t NumGraphs(uint64_t number) const override {
     return number == missing_ ? 0 : whole_->NumGraphs(number);
   }
   absl::StatusOr<GraphsOfBatch> GraphsOf(uint64_t number) const override {
     if (number == missing_) return absl::ResourceExhaustedError("no memory for a window");
-    return whole_->GraphsOf(number);
+    PH_ASSIGN_OR_RETURN(GraphsOfBatch graphs, whole_->GraphsOf(number));
+    if (number < readers.size()) graphs.reader = readers[number];
+    return graphs;
   }
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override { return whole_->Build(number); }
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override {
     return whole_->BuildPadding(rank_group);
   }
+
+  uint64_t num_more = 0;
+  std::vector<std::shared_ptr<const DatasetReader>> readers;
 
  private:
   const std::shared_ptr<const LoadableEpoch> whole_;
@@ -597,6 +605,109 @@ TEST(WireExamplesTest, AnExportTellsWhyABatchIsNotThere) {
                   StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("for a window")))
           << first;
     }
+  }
+}
+
+// Serves the graphs of another reader until one cannot be read.
+class FailingReader final : public DatasetReader {
+ public:
+  explicit FailingReader(std::shared_ptr<const DatasetReader> reader)
+      : reader_(std::move(reader)) {}
+
+  size_t away = SIZE_MAX;
+  absl::Status intact;
+
+  const DatasetInfo& info() const override { return reader_->info(); }
+  const SizeHistogram& histogram() const override { return reader_->histogram(); }
+  absl::Span<const uint32_t> counts() const override { return reader_->counts(); }
+  absl::Span<const uint64_t> graph_ids() const override { return reader_->graph_ids(); }
+  absl::Span<const uint64_t> group_ids() const override { return reader_->group_ids(); }
+  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::StatusOr<StoredGraph> Graph(size_t i) const override {
+    if (i == away) return absl::UnavailableError(absl::StrCat("graph ", i, " is away"));
+    return reader_->Graph(i);
+  }
+  absl::Status CheckIntact() const override { return intact; }
+
+ private:
+  const std::shared_ptr<const DatasetReader> reader_;
+};
+
+class OneReaderStore final : public ForwardingDatasetStore {
+ public:
+  using ForwardingDatasetStore::ForwardingDatasetStore;
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view /*name*/) const override {
+    return reader;
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> reader = absl::AbortedError("not opened");
+};
+
+TEST(WireExamplesTest, AnExportTellsWhatCannotBeRead) {
+  constexpr size_t kGraphs = 12;
+  const GraphSchema schema = Schema();
+  const Graphs graphs(schema, 3, kGraphs);
+  MemoryDatasetStore memory(uint64_t{1} << 30);
+  ASSERT_THAT(memory.Create("d", schema, DatasetOptions()), IsOk());
+  ASSERT_THAT(memory.Append("d", graphs.chunk(), {}, std::nullopt).status(), IsOk());
+  ASSERT_THAT(memory.Seal("d").status(), IsOk());
+  OneReaderStore store(&memory);
+  v1::ExportDatasetRequest of_dataset;
+  of_dataset.set_name("d");
+  const auto next = [&]() -> absl::Status {
+    PH_ASSIGN_OR_RETURN(const auto source,
+                        ExportSource::Open(of_dataset, store, size_t{64} << 20, nullptr));
+    EXPECT_FALSE(source->IsWaiting());
+    return source->Next().status();
+  };
+  EXPECT_EQ(next(), absl::AbortedError("not opened"));
+  const auto make_reader = [&] {
+    return std::make_shared<FailingReader>(memory.OpenReader("d").value());
+  };
+  const auto reader = make_reader();
+  store.reader = reader;
+  EXPECT_EQ(next(), absl::OkStatus());
+  for (const size_t away : {0, 5, 11}) {
+    reader->away = away;
+    EXPECT_EQ(next(), absl::UnavailableError(absl::StrCat("graph ", away, " is away")));
+  }
+  reader->away = SIZE_MAX;
+  reader->intact = absl::DataLossError("the file was cut off");
+  EXPECT_EQ(next(), reader->intact);
+
+  EpochCatalog catalog(&memory, EpochBounds(), nullptr);
+  v1::ExportEpochRequest request;
+  request.mutable_epoch()->set_dataset("d");
+  v1::Capacity& capacity =
+      *request.mutable_epoch()->add_rank_groups()->add_shapes()->add_capacities();
+  capacity.set_component("graphs");
+  capacity.set_rows(3);
+  PH_ASSERT_OK_AND_ASSIGN(const EpochRequest epoch, EpochRequestFromWire(request.epoch(), schema));
+  PH_ASSERT_OK_AND_ASSIGN(const Sharing sharing, AllRanksOf(epoch));
+  PH_ASSERT_OK_AND_ASSIGN(const auto prepared, catalog.Prepare(epoch));
+  const auto next_of_epoch = [&](const std::shared_ptr<const LoadableEpoch>& of) -> absl::Status {
+    const EvaluationRequest all = {sharing, 0, 0, /*is_of_all_ranks=*/true};
+    PH_ASSIGN_OR_RETURN(auto pass, Evaluation::Open(of, all, nullptr));
+    PH_ASSIGN_OR_RETURN(const auto source,
+                        ExportSource::OpenEpoch(request, std::move(pass), size_t{64} << 20));
+    return source->Next().status();
+  };
+  const auto changed = std::make_shared<WithoutOneBatch>(prepared, /*missing=*/UINT64_MAX);
+  changed->num_more = 1;
+  EXPECT_EQ(next_of_epoch(changed),
+            absl::InternalError("export: the epoch has fewer graphs than were counted"));
+  changed->num_more = 0;
+  EXPECT_EQ(next_of_epoch(changed), absl::OkStatus());
+  // Each batch from a reader of its own: any of them may have been lost.
+  for (size_t lost = 0; lost < kGraphs / 3; ++lost) {
+    changed->readers.clear();
+    for (size_t b = 0; b < kGraphs / 3; ++b) {
+      const auto of_batch = make_reader();
+      if (b == lost) of_batch->intact = absl::DataLossError(absl::StrCat("batch ", b, " is lost"));
+      changed->readers.push_back(of_batch);
+    }
+    EXPECT_EQ(next_of_epoch(changed),
+              absl::DataLossError(absl::StrCat("batch ", lost, " is lost")));
   }
 }
 

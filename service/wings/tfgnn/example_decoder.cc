@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "service/base/checked_arithmetic.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/wings/tfgnn/column_writing.h"
@@ -17,6 +16,7 @@
 namespace packhouse::tfgnn {
 namespace {
 
+// Times the values of a row, at most GraphSchema::kMaxRowBytes, it is below 2^64.
 constexpr uint64_t kMaxCount = std::numeric_limits<uint32_t>::max();
 
 std::string ExtentsText(const std::vector<uint32_t>& row_shape) {
@@ -54,7 +54,6 @@ class ExampleDecoder::Parts {
 
   // The list of a key; refused if it is not empty and of another kind.
   absl::StatusOr<FeatureList> ListOf(size_t key, ListKind kind);
-  absl::StatusOr<uint64_t> CheckedRows(size_t key, uint64_t rows, uint64_t per_row);
   // `bytes` new bytes of tensor t.
   absl::StatusOr<char*> Grow(size_t key, size_t t, uint64_t bytes, RowBuilder& rows);
   // What number `at` of a list of int64s is; for messages.
@@ -195,7 +194,7 @@ absl::Status ExampleDecoder::Parts::AppendFeature(const SetPart& set, const Feat
   if (feature.is_text) return AppendText(feature, list.values, num_items, rows);
   const size_t num_values = feature.kind == ListKind::kInt64s ? CountVarints(list.values)
                                                               : list.values.size() / sizeof(float);
-  PH_ASSIGN_OR_RETURN(const uint64_t needed, CheckedRows(feature.key, num_items, feature.per_row));
+  const uint64_t needed = num_items * feature.per_row;
   if (num_values != needed) {
     return Invalid(
         feature.key, num_values, " values; ", needed, " are needed: ", num_items, " rows of ",
@@ -207,19 +206,12 @@ absl::Status ExampleDecoder::Parts::AppendFeature(const SetPart& set, const Feat
   return AppendNumbers(feature, list, num_values, rows);
 }
 
-absl::StatusOr<uint64_t> ExampleDecoder::Parts::CheckedRows(size_t key, uint64_t rows,
-                                                            uint64_t per_row) {
-  const std::optional<uint64_t> product = CheckedMultiply(rows, per_row);
-  if (product) return *product;
-  return Invalid(key, rows, " rows of ", per_row, " values are more than 2^64");
-}
-
 absl::StatusOr<uint64_t> ExampleDecoder::Parts::AppendLengths(const LengthsPart& lengths,
                                                               uint64_t num_rows, bool all_empty,
                                                               RowBuilder& rows) {
   const size_t key = *lengths.key;
   PH_ASSIGN_OR_RETURN(const FeatureList list, ListOf(key, ListKind::kInt64s));
-  PH_ASSIGN_OR_RETURN(const uint64_t needed, CheckedRows(key, num_rows, lengths.per_row));
+  const uint64_t needed = num_rows * lengths.per_row;
   const size_t count = CountVarints(list.values);
   if (count != needed && !all_empty) {
     return Invalid(key, count, " lengths; ", needed, " are needed");
@@ -255,7 +247,7 @@ absl::StatusOr<uint64_t> ExampleDecoder::Parts::AppendLengths(const LengthsPart&
 absl::Status ExampleDecoder::Parts::AppendText(const FeaturePart& feature, absl::string_view list,
                                                uint64_t num_rows, RowBuilder& rows) {
   const LengthsPart& lengths = feature.lengths.back();
-  PH_ASSIGN_OR_RETURN(const uint64_t needed, CheckedRows(feature.key, num_rows, lengths.per_row));
+  const uint64_t needed = num_rows * lengths.per_row;
   uint64_t count = 0;
   uint64_t bytes = 0;
   ForEachString(list, [&](absl::string_view text) {
