@@ -216,8 +216,13 @@ class ShortPages final : public JobDirectory {
   // The page with this number, from 0 on, cannot be read.
   void FailAt(int page) { failing_ = num_pages_ + page; }
 
-  absl::Status Put(const ListedJob& job) override { return directory_.Put(job); }
-  absl::Status Remove(const std::string& job) override { return directory_.Remove(job); }
+  absl::Status Put(const ListedJob& job) override {
+    ++num_puts;
+    return directory_.Put(job);
+  }
+  absl::Status Remove(const std::string& job) override {
+    return of_removals.ok() ? directory_.Remove(job) : of_removals;
+  }
   absl::StatusOr<bool> RemoveUnowned(const std::string& job) override {
     return directory_.RemoveUnowned(job);
   }
@@ -228,6 +233,9 @@ class ShortPages final : public JobDirectory {
   absl::StatusOr<std::vector<std::string>> Owners(absl::Span<const std::string> jobs) override {
     return directory_.Owners(jobs);
   }
+
+  int num_puts = 0;
+  absl::Status of_removals;
 
  private:
   JobDirectory& directory_;
@@ -428,6 +436,22 @@ TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
   }
   // Reading it has changed nothing: the owner writes on.
   EXPECT_EQ(second.jobs.counts().num_opened, 0U);
+  const auto all = [](const auto& /*any*/) { return true; };
+  EXPECT_EQ(second.jobs.FindPlan(receipt, all, all, [] { return true; }).status(),
+            absl::CancelledError("the caller has left"));
+  // Whichever request the store does not answer.
+  int num_left = 0;
+  other_->connection.SetFaults(
+      [&] { return num_left-- == 0 ? StoreFault::kUnreachable : StoreFault::kNone; });
+  int asked = 0;
+  for (;; ++asked) {
+    num_left = asked;
+    const auto plan = find(second);
+    if (plan.ok()) break;
+    EXPECT_THAT(plan, StatusIs(absl::StatusCode::kUnavailable, testing::_)) << asked;
+  }
+  EXPECT_GE(asked, 2);
+  other_->connection.SetFaults(nullptr);
   EXPECT_THAT(Delete(first, job), IsOk());
   EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
   other_->connection.SetFaults([] { return StoreFault::kUnreachable; });
@@ -566,6 +590,38 @@ TEST_F(JobCensusTest, ATurnThatCannotReadSaysSoAndTheNextOneReads) {
   owner_->connection.SetFaults([] { return StoreFault::kNone; });
   EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()), IsOk());
   EXPECT_EQ(server.census.EpochsByNamespace(), (std::map<std::string, uint64_t>{{"team", 1}}));
+}
+
+// A use that is no minute later than what was said is not said; that a job has no epochs is said
+// until it is known.
+TEST_F(JobCensusTest, UsesAreSaidSeldom) {
+  ShortPages pages(owner_->logs.directory());
+  JobCensus census(&pages, absl::InfiniteDuration());
+  const std::string job = JobOf(*owner_, "team");
+  const auto use_after = [&](absl::Duration time) {
+    clock_.Advance(time);
+    for (SharingServer* const server : {owner_, other_}) EXPECT_THAT(server->lease.Tick(), IsOk());
+    EXPECT_THAT(LoadOne(owner_->jobs, job), IsOk());
+    EXPECT_THAT(census.Turn(owner_->jobs, clock_.Now()), IsOk());
+    return pages.num_puts;
+  };
+  EXPECT_EQ(use_after(absl::Seconds(1)), 1);
+  EXPECT_EQ(use_after(absl::Seconds(59)), 1);
+  EXPECT_EQ(use_after(absl::Seconds(1)), 2);
+  EXPECT_EQ(use_after(absl::Seconds(59)), 2);
+  const auto first_listed = [&] { return pages.List("", 1).value().jobs.at(0); };
+  EXPECT_EQ(first_listed().num_epochs, 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job));
+  EXPECT_THAT(place.job->Forget(), IsOk());
+  pages.of_removals = absl::UnavailableError("no removal");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(census.Turn(owner_->jobs, clock_.Now()), pages.of_removals);
+    EXPECT_EQ(first_listed().name, job);
+  }
+  pages.of_removals = absl::OkStatus();
+  EXPECT_THAT(census.Turn(owner_->jobs, clock_.Now()), IsOk());
+  EXPECT_THAT(NamesListed(), testing::IsEmpty());
+  EXPECT_EQ(pages.num_puts, 2);
 }
 
 // Of a directory that is read in part, nothing counts.
@@ -865,6 +921,19 @@ TEST_F(JobsAloneTest, AllJobsAreHere) {
   for (const JobSummary& job : jobs_->ListJobs(0, "").jobs) listed.push_back(job.name);
   EXPECT_THAT(listed, testing::ElementsAre("a", "b"));
   EXPECT_EQ(jobs_->Snapshot().num_epochs, 2U);
+  // As far as somebody may see them.
+  const auto of_b = jobs_->jobs().List(0, "", [](const std::string& name) { return name == "b"; });
+  ASSERT_EQ(of_b->jobs.size(), 1U);
+  EXPECT_EQ(of_b->jobs[0].name, "b");
+  EXPECT_EQ(jobs_->jobs().Find("c"), nullptr);
+  EXPECT_NE(jobs_->jobs().Find("a"), nullptr);
+  // Of each job, its sessions.
+  EXPECT_TRUE(jobs_->Sessions().empty());
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, Load("a"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto second, Load("b"));
+  std::set<std::string> with_sessions;
+  for (const SessionSummary& session : jobs_->Sessions()) with_sessions.insert(session.key.job);
+  EXPECT_EQ(with_sessions, (std::set<std::string>{"a", "b"}));
 }
 
 // A job that is deleted leaves no log behind, and its workers have no part in a later job of its

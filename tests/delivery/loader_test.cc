@@ -385,6 +385,25 @@ TEST(LoaderTest, AnEvaluationInSegmentsGivesEveryGraphOnce) {
       EXPECT_EQ(both, ids);
     }
     ExpectAllOnce(all, 1200);
+    // A pass of all ranks has the batches of each, step by step, and none twice.
+    EvaluationRequest of_all = {Sharing::Ranked(ranks), 0, 0};
+    of_all.is_of_all_ranks = true;
+    PH_ASSERT_OK_AND_ASSIGN(const auto places, world.loader().Evaluate(request, of_all));
+    std::set<uint64_t> numbers;
+    uint64_t graphs = 0;
+    for (int waits = 0;;) {
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, places->NextPlace());
+      if (event.kind == LoadEvent::Kind::kEnd) break;
+      if (event.kind == LoadEvent::Kind::kWait) {
+        ASSERT_LE(++waits, 100);
+        continue;
+      }
+      EXPECT_TRUE(numbers.insert(event.number).second);
+      EXPECT_FALSE(event.is_padding);
+      graphs += places->epoch().NumGraphs(event.number);
+    }
+    EXPECT_EQ(numbers.size(), places->epoch().identity().num_batches());
+    EXPECT_EQ(graphs, 1200U);
   }
 }
 
@@ -1703,6 +1722,37 @@ TEST(LoaderTest, AnAdaptiveJobsEpochIsRebuiltOnlyWhileItIsRemembered) {
   request.adaptive = false;
   PH_ASSERT_OK_AND_ASSIGN(const auto later, world.loader().Rebuild(request, opened, {}));
   EXPECT_EQ(later->shapes(0)[0].capacities, session->epoch().shapes(0)[0].capacities);
+}
+
+// The plan of an epoch that draws its graphs is of no use to another one.
+TEST(LoaderTest, AnEpochThatDrawsIsRebuiltWithAPlanOfItsOwn) {
+  LoaderWorld world;
+  EpochRequest request = DatasetWorld::Request();
+  request.draw = WeightedDraw{{}, 40, false};
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 1)));
+  PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, world.loader().OpenedNear({"job", 5}));
+  PH_ASSERT_OK_AND_ASSIGN(const auto same, world.loader().Rebuild(request, opened, {}));
+  EXPECT_EQ(same->planned()->receipt, opened.plan->receipt);
+  request.key.epoch = 5;
+  PH_ASSERT_OK_AND_ASSIGN(const auto rebuilt, world.loader().Rebuild(request, opened, {}));
+  EpochCatalog catalog(&world.dataset().store(), EpochBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto anew, catalog.Prepare(request));
+  EXPECT_EQ(ChecksumOfGraphs(*rebuilt), ChecksumOfGraphs(*anew));
+  EXPECT_EQ(rebuilt->planned()->receipt, anew->planned()->receipt);
+}
+
+// How often graphs meet again is told to those who ask for it.
+TEST(LoaderTest, TellsOfCompanyWhereItIsAskedFor) {
+  LoaderWorld world;
+  Loader& loader = world.loader().loader();
+  PH_ASSERT_OK_AND_ASSIGN(const auto without, loader.Describe(nullptr, DatasetWorld::Request()));
+  EXPECT_FALSE(without.company.has_value());
+  PH_ASSERT_OK_AND_ASSIGN(const auto with, loader.Describe(nullptr, DatasetWorld::Request(), {}, {},
+                                                           /*tells_company=*/true));
+  PH_ASSERT_OK_AND_ASSIGN(const auto company, with.epoch->MeasureCompany(Making()));
+  ASSERT_TRUE(company.has_value());
+  ASSERT_TRUE(with.company.has_value());
+  EXPECT_EQ(with.company->Ratio(), company->Ratio());
 }
 
 TEST(LoaderTest, AReceiptIsFoundInTheEpochsThatMayBeShown) {

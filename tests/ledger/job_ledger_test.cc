@@ -90,6 +90,27 @@ TEST(LedgerEventTest, RoundTrip) {
   }
 }
 
+// Plans of epochs are the same only if all of them is.
+TEST(LedgerEventTest, PlansDiffer) {
+  Random random(1);
+  const auto plan = RandomPlan(random);
+  const EpochPlanned planned = {{"job", 1}, plan->digest, plan};
+  EXPECT_EQ(planned, (EpochPlanned{{"job", 1}, plan->digest, std::make_shared<KeptPlan>(*plan)}));
+  const EpochPlanned without = {{"job", 1}, plan->digest, nullptr};
+  EXPECT_EQ(without, without);
+  KeptPlan other = *plan;
+  other.receipt += "x";
+  const std::vector<EpochPlanned> different = {
+      without,
+      {{"job", 2}, plan->digest, plan},
+      {{"job", 1}, plan->digest + "x", plan},
+      {{"job", 1}, plan->digest, std::make_shared<KeptPlan>(other)}};
+  for (const EpochPlanned& each : different) {
+    EXPECT_FALSE(planned == each);
+    EXPECT_FALSE(each == planned);
+  }
+}
+
 // Whatever the bytes, no crash, and what is read is written the same way.
 TEST(LedgerEventTest, AnyBytesAreReadOrRefused) {
   uint64_t read = 0;
