@@ -2,6 +2,7 @@
 // whatever servers and sweeps did meanwhile; and there is a whole one, or none.
 #include "service/program/wings/cluster_snapshot.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,7 @@ class SlowKeys final : public KeyValueStore {
   explicit SlowKeys(KeyValueStore* store) : store_(store) {}
   std::function<absl::Status()> before = [] { return absl::OkStatus(); };
   std::function<absl::Status()> before_commit = [] { return absl::OkStatus(); };
+  std::function<absl::Status()> after_commit = [] { return absl::OkStatus(); };
 
   absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
                                     Revision revision) override {
@@ -99,8 +101,12 @@ class SlowKeys final : public KeyValueStore {
     return read;
   }
   absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    most_in_commit = std::max(most_in_commit, transaction.then.size());
+    is_change = !transaction.compares.empty();
     PH_RETURN_IF_ERROR(before_commit());
-    return store_->Commit(transaction);
+    auto done = store_->Commit(transaction);
+    PH_RETURN_IF_ERROR(after_commit());
+    return done;
   }
   absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
     return store_->GrantLease(length);
@@ -111,6 +117,9 @@ class SlowKeys final : public KeyValueStore {
   absl::Status RevokeLease(LeaseId lease) override { return store_->RevokeLease(lease); }
 
   int num_answers = 0;
+  size_t most_in_commit = 0;
+  // Whether what is committed now is more than a question.
+  bool is_change = false;
 
  private:
   KeyValueStore* const store_;
@@ -208,13 +217,15 @@ class ClusterSnapshotTest : public ::testing::Test {
     EXPECT_THAT(from_.companions->Tell(made, "half of it"), IsOk());
     // Of servers, and of others that share more.
     const auto lease = from_.replica->connection().GrantLease(absl::Hours(1000));
-    EXPECT_THAT(from_.replica->connection().Commit(
-                    {{},
-                     {Operation::Put("member/x", "here", lease->id),
-                      Operation::Put("job/j/owner", "x", lease->id),
-                      Operation::Put("job/j/head", "h"), Operation::Put("hist/h/h", "counts")},
-                     {}}),
-                IsOk());
+    EXPECT_THAT(
+        from_.replica->connection().Commit(
+            {{},
+             {Operation::Put("member/x", "here", lease->id),
+              Operation::Put("job/j/owner", "x", lease->id), Operation::Put("life", "1700000000-1"),
+              Operation::Put("ds/id/odd/t/1", "odd"), Operation::Put("job/j/head", "h"),
+              Operation::Put("hist/h/h", "counts")},
+             {}}),
+        IsOk());
   }
 
   absl::Status Append(Cluster& cluster, const std::string& name, uint64_t seed) {
@@ -246,9 +257,10 @@ class ClusterSnapshotTest : public ::testing::Test {
                   IsOk());
     }
   }
-  absl::Status Restore(const std::string& name, Cluster& to) {
-    return RestoreClusterSnapshot(folder_.path() + "/" + name, to.replica->engines(), kLife)
-        .status();
+  absl::Status Restore(const std::string& name, Cluster& to, KeyValueStore* keys = nullptr) {
+    ObjectEngines engines = to.replica->engines();
+    if (keys != nullptr) engines.keys = keys;
+    return RestoreClusterSnapshot(folder_.path() + "/" + name, engines, kLife).status();
   }
   static void ExpectWhole(Cluster& cluster, const std::string& name, uint64_t num_graphs) {
     PH_ASSERT_OK_AND_ASSIGN(
@@ -414,7 +426,9 @@ TEST_F(ClusterSnapshotTest, OneThatIsStoppedGoesOn) {
 
 TEST_F(ClusterSnapshotTest, AKeyThatNoServerWritesIsNamed) {
   KeyValueStore& keys = from_.replica->connection();
-  for (const absl::string_view of : {kSourceGraphNames, kCompanions}) {
+  const uint64_t id = from_.datasets().Get("team/open")->id;
+  for (const std::string& of : {std::string(kSourceGraphNames), std::string(kCompanions),
+                                DatasetTailKeys(id), DatasetPageKeys(id)}) {
     const std::string key = absl::StrCat(of, "odd");
     ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, "nonsense")}, {}}), IsOk());
     const absl::Status taken = Take("s").status();
@@ -553,6 +567,108 @@ TEST_F(ClusterSnapshotTest, ASnapshotOfAFolderIsNotRestoredIntoStores) {
                                     "it by packhoused store restore ",
                                     folder, " DIR")));
   EXPECT_TRUE(to_.Keys().empty());
+}
+
+// Another restore, or a server, comes between two of its changes: it is said whose the stores are.
+TEST_F(ClusterSnapshotTest, WhoHasTheStoresIsNamed) {
+  PutEntries(std::vector<size_t>(2, size_t{1} << 20));
+  ASSERT_THAT(Take("s"), IsOk());
+  for (const bool is_gone : {false, true}) {
+    for (int at = 0; at < 3; ++at) {
+      SCOPED_TRACE(testing::Message() << at << " " << is_gone);
+      Cluster to(absl::StrCat(folder_.path(), "/named", at, is_gone));
+      SlowKeys keys(&to.replica->connection());
+      int num_commits = 0;
+      keys.before_commit = [&] {
+        if (!keys.is_change || num_commits++ != at) return absl::OkStatus();
+        const Operation change = is_gone && at != 0 ? Operation::Delete(KeyRange::Of("life"))
+                                                    : Operation::Put("life", "another");
+        EXPECT_THAT(to.replica->connection().Commit({{}, {change}, {}}), IsOk());
+        return absl::OkStatus();
+      };
+      EXPECT_EQ(Restore("s", to, &keys),
+                absl::FailedPreconditionError(
+                    at == 0 ? "etcd has got another life meanwhile"
+                            : absl::StrCat("another restore, or a server, has the stores: their "
+                                           "life is ",
+                                           is_gone ? "not there" : "'another'",
+                                           ", and was that of this restore")));
+    }
+  }
+}
+
+// Each change may be done though nobody hears of it; many keys are put in several.
+TEST_F(ClusterSnapshotTest, ALostAnswerToAnyChangeIsSurvived) {
+  PutEntries(std::vector<size_t>(230, 1));
+  ASSERT_THAT(Take("s"), IsOk());
+  int all = 1;
+  for (int lost = 0; lost < all; ++lost) {
+    SCOPED_TRACE(lost);
+    Cluster to(absl::StrCat(folder_.path(), "/lost", lost));
+    SlowKeys keys(&to.replica->connection());
+    int num_commits = 0;
+    keys.after_commit = [&]() -> absl::Status {
+      return num_commits++ == lost ? absl::UnknownError("lost") : absl::OkStatus();
+    };
+    ASSERT_THAT(Restore("s", to, &keys), IsOk());
+    all = num_commits - 1;
+    EXPECT_EQ(keys.most_in_commit, 100U);
+    ExpectRestored(to, from_.Keys());
+  }
+  EXPECT_GE(all, 4);
+}
+
+// What is changed in its folder after it was checked.
+TEST_F(ClusterSnapshotTest, FilesThatGoWhileTheyAreRestoredAreAnError) {
+  ASSERT_THAT(Take("s"), IsOk());
+  const std::string keys = folder_.path() + "/s/cluster/keys";
+  const std::string sound = ReadWhole(keys).value();
+  const auto restore = [&](int number, const std::function<void()>& change) {
+    Cluster to(absl::StrCat(folder_.path(), "/gone", number));
+    bool is_changed = false;
+    to.watched.before = [&] {
+      if (to.Keys().contains("life") && !std::exchange(is_changed, true)) change();
+      return absl::OkStatus();
+    };
+    const absl::Status restored = Restore("s", to);
+    EXPECT_EQ(to.Keys().size(), 1U);
+    return restored;
+  };
+  EXPECT_EQ(restore(1, [&] { std::filesystem::resize_file(keys, sound.size() - 1); }),
+            absl::DataLossError(keys + ": ends within a value"));
+  std::ofstream(keys, std::ios::binary) << sound;
+  EXPECT_THAT(restore(2, [&] { std::filesystem::remove(keys); }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(keys)));
+  std::ofstream(keys, std::ios::binary) << sound;
+  const std::string objects = folder_.path() + "/s/cluster/objects";
+  EXPECT_THAT(restore(3, [&] { std::filesystem::remove_all(objects); }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(objects)));
+}
+
+// Its keys are compacted, or its hold is gone, while they are read.
+TEST_F(ClusterSnapshotTest, KeysThatCannotBeReadOfOneMomentAreNone) {
+  PutEntries(std::vector<size_t>(5, size_t{1} << 20));
+  SlowKeys slow(&from_.replica->connection());
+  int num_calls = 0;
+  slow.before = [&] {
+    ++num_calls;
+    EXPECT_THAT(from_.replica->connection().Commit({{}, {Operation::Put("a", "late")}, {}}),
+                IsOk());
+    from_.stores.keys.Compact(from_.stores.keys.revision());
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Take("s", &slow), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_GE(num_calls, 20);
+  slow.before = [&] {
+    from_.stores.clock.Advance(absl::Minutes(3));
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(Take("s", &slow).status(),
+            absl::UnavailableError("the snapshot was held up for too long: take it again"));
+  slow.before = [] { return absl::OkStatus(); };
+  EXPECT_THAT(Take("s", &slow), IsOk());
+  EXPECT_EQ(Take("s").status(), absl::AlreadyExistsError(absl::StrCat(
+                                    "'", folder_.path(), "/s' has a whole snapshot already")));
 }
 
 // Servers append, delete and sweep before each object that is read.
@@ -759,7 +875,7 @@ TEST_F(ClusterSnapshotTest, OneIsTakenAtATime) {
   };
   EXPECT_THAT(Take("in time"), IsOk());
   const int last = num_calls - 1;
-  for (const int step : {0, last}) {
+  for (int step = 0; step <= last; ++step) {
     SCOPED_TRACE(step);
     num_calls = 0;
     late = step;
