@@ -7,10 +7,12 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
+#include "service/base/checked_lines.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/lmdb_log_repair.h"
 #include "service/stores/limits/data_folder.h"
 #include "service/stores/lmdb/checked_value.h"
+#include "service/stores/lmdb/lmdb_environment.h"
 #include "service/stores/lmdb/stored_keys.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "service/wings/graphs/stored/source_graph_names.h"
@@ -390,6 +392,7 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   };
   const std::string head_is_damaged = "the head of the log of job 'third/job' is damaged";
   const std::string tail_is_damaged = "the numbers of the next log and generation are damaged";
+  const std::string short_key = RecordKey(7, 3).substr(0, 4);
   for (const Law& law :
        std::vector<Law>{{LogFormatKey(), kNoChecksum, {"the number of the format is damaged"}},
                         {LogFormatKey(), kErased, {"it has no format"}},
@@ -400,6 +403,8 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
                         {NameKey("third/job"), kNoContent, {head_is_damaged, no_head}},
                         {NameKey("third/job"), kErased, {no_head}},
                         {RecordKey(7, 3), kNoChecksum, {of_no_log(RecordKey(7, 3))}},
+                        {RecordKey(7, 3), kNoContent, {of_no_log(RecordKey(7, 3))}},
+                        {short_key, kNoContent, {of_no_log(short_key)}},
                         {RecordKey(1, 99), kNoContent, {of_no_log(RecordKey(1, 99))}},
                         {RecordKey(1, 0), kNoContent, {of_no_log(RecordKey(1, 0))}},
                         {"zzz", kNoChecksum, {of_no_log("zzz")}}}) {
@@ -436,6 +441,14 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
     EXPECT_THAT(report.done, ElementsAre(HasSubstr("that of a record, damaged")));
     EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
   }
+  // What is no record is not taken for one that is missing.
+  EraseKey(delivery, raw[7].key);
+  PutRaw(delivery, "x", "not its checksum");
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport lost, RepairDataFolder(data_dir_, {}));
+  EXPECT_THAT(lost.lost_jobs, ElementsAre(raw[7].job));
+  EXPECT_THAT(lost.done, ElementsAre(of_no_log("x"),
+                                     AllOf(HasSubstr(Named(raw[7])), HasSubstr("is missing"))));
+  ASSERT_THAT(RewriteLogs(delivery, {4, 6}, LogsOf(raw)), IsOk());
   // The log of a new job is one of its own, whatever was lost.
   EraseKey(delivery, LogTailKey());
   EXPECT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
@@ -504,6 +517,11 @@ TEST_F(MaintenanceTest, CompactingGivesSpaceBack) {
   EXPECT_EQ(stores[0].bytes_after, std::filesystem::file_size(DataFile(DatasetsFolder(data_dir_))));
   EXPECT_TRUE(FoundIn(data_dir_).empty());
   EXPECT_TRUE(ReadContents(data_dir_) == contents);
+  // A folder without stores stays so.
+  const std::string none = folder_.path() + "/none";
+  std::filesystem::create_directory(none);
+  EXPECT_TRUE(CompactDataFolder(none)->empty());
+  EXPECT_TRUE(std::filesystem::is_empty(none));
   // Compact already, and still writable.
   ASSERT_THAT(CompactDataFolder(data_dir_), IsOk());
   OpenStores again(data_dir_);
@@ -551,9 +569,46 @@ TEST_F(MaintenanceTest, EachFileSaysWhatItsDamageCosts) {
   EXPECT_THAT(FoundIn(data_dir_),
               ElementsAre(absl::StrCat(key, "||'", key, "' is no key of 64 hexadecimal digits",
                                        "|the cursors that were given out")));
+  WriteFile(key, std::string(64, 'a') + "\n");
+  EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  // It never changes, once it is noted.
+  ASSERT_THAT(NoteFolderContents(data_dir_, {}), IsOk());
+  ASSERT_THAT(NoteFolderContents(data_dir_, ReadIdentities(data_dir_)), IsOk());
+  const std::string contents = absl::StrCat(data_dir_, "/", kContentsFile);
+  const std::string noted = ReadFile(contents);
+  WriteFile(key, std::string(64, 'b') + "\n");
+  std::filesystem::remove(contents + ".link");
+  std::filesystem::create_hard_link(contents, contents + ".link");
+  ASSERT_THAT(NoteFolderContents(data_dir_, {{"datasets", 1}, {"delivery", 2}}), IsOk());
+  EXPECT_EQ(ReadFile(contents), noted);
+  // It is not even written.
+  EXPECT_TRUE(std::filesystem::equivalent(contents, contents + ".link"));
+  EXPECT_THAT(FoundIn(data_dir_),
+              ElementsAre(absl::StrCat(key,
+                                       "||is another one than this folder had|the cursors that "
+                                       "were given out")));
   std::filesystem::remove(key);
+  std::filesystem::create_directory(key);
   const std::string histograms = data_dir_ + "/histograms";
   const std::string sound = ReadFile(histograms);
+  std::filesystem::remove(histograms);
+  const std::string remedy = absl::StrCat(
+      ". Put it back, or restore a snapshot; or go on without it after packhoused store repair '",
+      data_dir_, "' --accept-missing");
+  std::filesystem::remove(key);
+  // The first of two.
+  EXPECT_EQ(VerifyFolderContents(data_dir_, {}),
+            absl::DataLossError(absl::StrCat("'", histograms,
+                                             "' is missing, and it had all named "
+                                             "histograms: '",
+                                             contents, "' says that it must be there", remedy)));
+  WriteFile(contents, "none");
+  const std::string damaged =
+      absl::StrCat("'", contents, "' is damaged, or was written by a later release of packhoused");
+  EXPECT_EQ(VerifyFolderContents(data_dir_, {}), absl::DataLossError(damaged + remedy));
+  EXPECT_EQ(NoteFolderContents(data_dir_, {}), absl::DataLossError(damaged));
+  std::filesystem::remove(contents);
+  std::filesystem::remove(contents + ".link");
   WriteFile(histograms, "none");
   EXPECT_THAT(FoundIn(data_dir_), ElementsAre(AllOf(testing::StartsWith(histograms + "||"),
                                                     testing::EndsWith("|all named histograms"))));
@@ -633,9 +688,45 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
   EXPECT_EQ(ReadFile(path), sound);
 }
 
+TEST_F(MaintenanceTest, AStoreThatHasJustBeenBegunIsSound) {
+  const std::string delivery = DeliveryFolder(data_dir_);
+  std::filesystem::remove_all(delivery);
+  std::filesystem::create_directory(delivery);
+  ASSERT_THAT(LmdbEnvironment::Open(delivery, 1 << 20).status(), IsOk());
+  ASSERT_GT(std::filesystem::file_size(DataFile(delivery)), 0U);
+  EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  EXPECT_FALSE(RepairDataFolder(data_dir_, {})->is_changed);
+}
+
+TEST_F(MaintenanceTest, AFormatThatIsNotKnownIsNeitherCheckedNorRepaired) {
+  const std::string delivery = DeliveryFolder(data_dir_);
+  PutRaw(delivery, LogFormatKey(), WithChecksum(LogFormatKey(), "x"));
+  const std::vector<std::string> found = FoundIn(data_dir_);
+  const absl::Status repaired = RepairDataFolder(data_dir_, {}).status();
+  EXPECT_FALSE(repaired.ok());
+  EXPECT_THAT(found, ElementsAre(HasSubstr(delivery)));
+  EXPECT_THAT(repaired.message(), HasSubstr(delivery));
+}
+
+TEST_F(MaintenanceTest, WhetherThereAreSourceGraphsIsReadOrSaidNotToBe) {
+  const std::string other = folder_.path() + "/other";
+  std::filesystem::create_directory(other);
+  const std::string folder = SourceGraphsFolder(other);
+  EXPECT_THAT(CheckHasNoGraphs(other, "why"), IsOk());
+  WriteFile(folder, "no folder");
+  EXPECT_EQ(CheckHasNoGraphs(other, "why"), DiskStatus(ENOTDIR, "cannot list", folder));
+}
+
 // Whoever has made its checksum.
 TEST(FolderContentsTest, WhatNoServerWritesIsDamaged) {
   const std::string sound(16, '0');
+  const std::string title = "packhouse data folder 1";
+  EXPECT_THAT(DecodeFolderContents(WithChecksumLine(title, "datasets -\ndelivery -\n")), IsOk());
+  for (const char* const lines : {"delivery -\ndatasets -\n", "datasets -\ndatasets -\n"}) {
+    EXPECT_EQ(DecodeFolderContents(WithChecksumLine(title, lines)).status(),
+              absl::DataLossError("is damaged, or was written by a later release of packhoused"))
+        << lines;
+  }
   EXPECT_THAT(
       DecodeFolderContents(EncodeFolderContents({{{"datasets", sound}, {"delivery", "-"}}})),
       IsOk());

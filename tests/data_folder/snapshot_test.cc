@@ -21,6 +21,7 @@
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
 #include "service/program/data_folder/folder_contents.h"
+#include "service/program/data_folder/graph_names.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot_manifest.h"
 #include "service/program/data_folder/snapshot_writer.h"
@@ -351,6 +352,46 @@ TEST_F(SnapshotTest, OneProcessWritesAtATime) {
   EXPECT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
 }
 
+// What is kept beside a graph may have files of any name.
+TEST_F(SnapshotTest, OnlyGraphsHaveCompanions) {
+  std::string companion;
+  for (const std::string& folder : GraphFoldersOf(data_dir_)) {
+    if (absl::EndsWith(folder, absl::StrCat("/", kGraphCompanions))) companion = folder;
+  }
+  ASSERT_NE(companion, "");
+  std::filesystem::create_directory(data_dir_ + companion + "/kept");
+  WriteFile(absl::StrCat(data_dir_, companion, "/kept/", kSealedGraphFile), "x");
+  ASSERT_THAT(Take(), IsOk());
+  ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  EXPECT_TRUE(
+      std::filesystem::exists(absl::StrCat(restored_, companion, "/kept/", kSealedGraphFile)));
+  EXPECT_FALSE(
+      std::filesystem::exists(absl::StrCat(restored_, companion, "/kept/", kGraphCompanions)));
+}
+
+// Of one that was stopped: what is not its, and whether its manifest goes.
+TEST_F(SnapshotTest, WhatAStoppedOneHasLeftIsTakenAway) {
+  ASSERT_THAT(Take(), IsOk());
+  const Contents contents = ReadContents(data_dir_);
+  const std::string mark = snapshot_ + "/unfinished";
+  const std::string manifest = absl::StrCat(snapshot_, "/", kSnapshotManifest);
+  WriteFile(mark, "");
+  WriteFile(snapshot_ + "/stray", "x");
+  std::filesystem::create_directory(snapshot_ + "/empty");
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take());
+  EXPECT_FALSE(std::filesystem::exists(mark));
+  EXPECT_FALSE(std::filesystem::exists(snapshot_ + "/stray"));
+  EXPECT_GT(report.num_kept_files, 0U);
+  ExpectRestores(contents);
+  WriteFile(mark, "");
+  std::filesystem::remove(manifest);
+  std::filesystem::create_directory(manifest);
+  EXPECT_EQ(Take().status(), DiskStatus(EISDIR, "cannot remove", manifest));
+  std::filesystem::remove(manifest);
+  ASSERT_THAT(Take(), IsOk());
+  ExpectRestores(contents);
+}
+
 TEST_F(SnapshotTest, AFolderThatIsOpenIsRefusedWithItsProcess) {
   const OpenStores stores(data_dir_);
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -523,6 +564,7 @@ TEST_F(SnapshotTest, LongValuesAreReadAsTheyWereWritten) {
     EXPECT_EQ(key, std::to_string(expected.size()));
     EXPECT_TRUE(value == expected) << expected.size();
   }
+  EXPECT_THAT(reader.Next(key, value), IsOkAndHolds(false));
   EXPECT_THAT(reader.Next(key, value), IsOkAndHolds(false));
 }
 

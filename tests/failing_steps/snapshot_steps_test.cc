@@ -3,15 +3,19 @@
 // that it was not. (A restore is a command, which nobody can cancel: ending it is a call of the
 // disk that has not come.)
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
+#include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/lmdb_log_repair.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
@@ -137,6 +141,84 @@ TEST(SnapshotStepsTest, TheDiskOfASnapshotFails) {
   }
 }
 
+// Of what is read, which nothing writes to.
+TEST(SnapshotStepsTest, TheDiskThatIsReadFails) {
+  const Original original;
+  const auto expect_refused = [](const std::string& folder,
+                                 absl::FunctionRef<absl::Status(const std::string& to)> copy,
+                                 absl::FunctionRef<bool(const std::string& to)> is_whole) {
+    int num_refused = 0;
+    ForEachStep([&](uint64_t step) {
+      const TemporaryFolder above(TemporaryFolder::InMemory());
+      const std::string to = above.path() + "/it";
+      // Some of them: a file is opened, read and read to its end.
+      FailingCalls failing(folder, FailingCalls::Failure{step * 5, EIO});
+      const absl::Status copied = copy(to);
+      failing.Stop();
+      SCOPED_TRACE(testing::Message() << failing.what() << ": " << copied);
+      EXPECT_EQ(is_whole(to), copied.ok());
+      if (!copied.ok()) {
+        ++num_refused;
+        EXPECT_TRUE(absl::StrContains(copied.message(), std::strerror(EIO)));
+      }
+      return failing.has_failed();
+    });
+    EXPECT_GT(num_refused, 10);
+  };
+  expect_refused(
+      original.snapshot(),
+      [&](const std::string& to) { return RestoreSnapshot(original.snapshot(), to); },
+      [](const std::string& to) {
+        return std::filesystem::exists(to) && CheckRestored(to).ok() &&
+               !std::filesystem::is_empty(to);
+      });
+  expect_refused(
+      original.data_dir(),
+      [&](const std::string& to) {
+        return TakeSnapshotOffline(original.data_dir(), kSourceGraphs, to, kTaken,
+                                   [](const SnapshotReport&) { return true; })
+            .status();
+      },
+      [](const std::string& to) { return ReadSnapshotManifest(to).ok(); });
+}
+
+// A stopped snapshot that has more than the new one: what is longer is cut off, what is another's
+// goes.
+class GoesOnWorld final : public StepsWorld {
+ public:
+  explicit GoesOnWorld(const Original& original) : original_(original) {
+    std::filesystem::copy(original.snapshot(), folder_, std::filesystem::copy_options::recursive);
+    std::filesystem::remove(folder_ + "/manifest");
+    for (const char* const file : {"/unfinished", "/stray", "/delivery/records"}) {
+      std::ofstream(folder_ + file, std::ios::app) << "more";
+    }
+  }
+  absl::Status Attempt() override {
+    return TakeSnapshotOffline(original_.data_dir(), kSourceGraphs, folder_, kTaken,
+                               [](const SnapshotReport&) { return true; })
+        .status();
+  }
+  std::string State() override {
+    if (!ReadSnapshotManifest(folder_).ok()) return "none";
+    uint64_t num_damaged = 0;
+    const auto manifest = CheckSnapshot(folder_, [&](const StoredDamage&) { ++num_damaged; });
+    return absl::StrCat(num_damaged, " ", std::filesystem::exists(folder_ + "/stray"));
+  }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const Original& original_;
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+};
+
+TEST(SnapshotStepsTest, TheDiskOfOneThatGoesOnFails) {
+  const Original original;
+  FailingDisk disk({EIO, false, false});
+  ExpectDoneOrNot([&] { return std::make_unique<GoesOnWorld>(original); }, disk,
+                  Options(absl::StatusCode::kAlreadyExists, /*each_kind=*/true));
+}
+
 // LMDB takes a read that is interrupted for one that has failed. On a local disk none is.
 TEST(SnapshotStepsTest, TheDiskOfARestoreFails) {
   const Original original;
@@ -177,6 +259,42 @@ class MaintainedWorld final : public StepsWorld {
   const TemporaryFolder above_{TemporaryFolder::InMemory()};
   const std::string folder_ = above_.path() + "/it";
 };
+
+// A folder of which a job, what is said of all jobs, and the histograms are lost.
+class RepairedWorld final : public StepsWorld {
+ public:
+  explicit RepairedWorld(const std::string& damaged) {
+    std::filesystem::copy(damaged, folder_, std::filesystem::copy_options::recursive);
+  }
+  absl::Status Attempt() override {
+    return RepairDataFolder(folder_, {.accept_missing = true}, kSourceGraphs).status();
+  }
+  std::string State() override {
+    uint64_t num_damaged = 0;
+    const auto checked = CheckDataFolder(
+        folder_, [&](const StoredDamage&) { ++num_damaged; }, kSourceGraphs);
+    return num_damaged == 0 && checked.ok() ? absl::StrCat(checked->num_ledger_records, " records")
+                                            : "damaged";
+  }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+};
+
+TEST(MaintenanceStepsTest, TheDiskOfARepairWithoutWhatIsMissingFails) {
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  const std::string damaged = above.path() + "/data";
+  MakeDataFolder(damaged);
+  ASSERT_TRUE(NoteFolderContents(damaged, ReadIdentities(damaged)).ok());
+  WriteFile(damaged + "/histograms", "");
+  PutRaw(DeliveryFolder(damaged), RecordKey(1, 2), "not its checksum");
+  EraseKey(DeliveryFolder(damaged), LogTailKey());
+  const auto make = [&] { return std::make_unique<RepairedWorld>(damaged); };
+  FailingDisk disk({EIO, false, false});
+  ExpectDoneOrNot(make, disk, Options(absl::StatusCode::kOk, /*each_kind=*/true));
+}
 
 TEST(MaintenanceStepsTest, TheDiskFails) {
   const Original original;

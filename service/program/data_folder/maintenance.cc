@@ -147,12 +147,17 @@ void CheckSigningKey(const std::string& data_dir, DamageVisitor found) {
   }
 }
 
-void CheckContents(const std::string& data_dir, const StoreIdentities& identities,
-                   DamageVisitor found) {
+absl::Status CheckContents(const std::string& data_dir, const StoreIdentities& identities,
+                           DamageVisitor found) {
   const auto contents = ReadFolderContents(data_dir);
-  if (contents.ok()) return CheckFolderContents(data_dir, *contents, identities, found);
-  found({absl::StrCat(data_dir, "/", kContentsFile), "", std::string(contents.status().message()),
-         "nothing else that is there: packhoused store repair --accept-missing writes it anew"});
+  if (absl::IsDataLoss(contents.status())) {
+    found({absl::StrCat(data_dir, "/", kContentsFile), "", std::string(contents.status().message()),
+           "nothing else that is there: packhoused store repair --accept-missing writes it anew"});
+    return absl::OkStatus();
+  }
+  PH_RETURN_IF_ERROR(contents.status());
+  CheckFolderContents(data_dir, *contents, identities, found);
+  return absl::OkStatus();
 }
 
 // Goes on without what is missing, if the options say so.
@@ -161,14 +166,14 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
   const StoreIdentities identities = ReadIdentities(data_dir);
   std::vector<std::string> missing;
   std::vector<std::string> empty;
-  CheckContents(data_dir, identities, [&](const StoredDamage& damage) {
+  PH_RETURN_IF_ERROR(CheckContents(data_dir, identities, [&](const StoredDamage& damage) {
     missing.push_back(
         absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
     std::error_code error;
     if (std::filesystem::file_size(damage.file, error) == 0 && !error) {
       empty.push_back(damage.file);
     }
-  });
+  }));
   // Graphs and partitions that are missing keep nobody from anything else.
   if (options.accept_missing && graphs.accept_missing) {
     PH_RETURN_IF_ERROR(
@@ -224,7 +229,7 @@ absl::StatusOr<StoredCounts> CheckDataFolder(const std::string& data_dir, Damage
   }
   PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
   CheckSigningKey(data_dir, found);
-  CheckContents(data_dir, identities, found);
+  PH_RETURN_IF_ERROR(CheckContents(data_dir, identities, found));
   return counts;
 }
 
