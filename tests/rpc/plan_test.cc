@@ -1,6 +1,9 @@
 // Plan over the wire: the certificate, budgets, seeds, warm starts.
 #include "service/algorithms/planning/plan.h"
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
 #include "service/server/wire/wire_planning.h"
@@ -179,15 +182,66 @@ TEST_P(PlanTest, AReceiptsPlanWithoutRoomIsRefused) {
   EXPECT_EQ(response.plan().plan().SerializeAsString(), made.plan().SerializeAsString());
 }
 
+// A receipt is for the sizes and the start that its plan was made from, and for work that may be
+// asked for.
+TEST_P(PlanTest, AReceiptIsForWhatItsPlanWasMadeFrom) {
+  StartServer();
+  const v1::PlanResponse made = PlanOf(request_);
+  v1::PlanRequest from_plan = request_;
+  *from_plan.mutable_warm_start() = made.plan();
+  const v1::PlanResponse improved = PlanOf(from_plan);
+  v1::ReplanRequest request;
+  *request.mutable_histogram() = request_.histogram();
+  v1::ReplanResponse response;
+  const auto replan = [&](const std::string& receipt) {
+    request.set_receipt(receipt);
+    grpc::ClientContext context;
+    return ToAbsl(v1::ReceiptService::NewStub(channel_)->Replan(&context, request, &response));
+  };
+  const std::string& receipt = made.best().receipt();
+  const auto refused = [](const std::string& of, absl::string_view why) {
+    return StatusIs(absl::StatusCode::kFailedPrecondition,
+                    HasSubstr(absl::StrCat("receipt '", of, "': ", why)));
+  };
+  EXPECT_THAT(
+      replan(improved.best().receipt()),
+      refused(improved.best().receipt(), "its plan started from another one, which is needed"));
+  *request.mutable_warm_start() = made.plan();
+  EXPECT_THAT(replan(improved.best().receipt()), IsOk());
+  EXPECT_EQ(response.plan().plan().SerializeAsString(), improved.plan().SerializeAsString());
+  EXPECT_THAT(replan(receipt), refused(receipt, "its plan did not start from another one"));
+  request.clear_warm_start();
+  // The terms: eight bytes of a hash of the sizes, then numbers, of which the first is the steps.
+  const std::vector<std::string> parts = absl::StrSplit(receipt, absl::MaxSplits('-', 2));
+  const std::string too_many =
+      absl::StrCat(parts.at(0), "-", parts.at(1), "-",
+                   absl::WebSafeBase64Escape(std::string(8, 'x') + "\x81\xd0\xdb\xc3\xf4\x02" +
+                                             std::string("\0\0\x09", 3)));
+  EXPECT_THAT(replan(too_many), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         "budget_steps: 100000000001, at most 100000000000"));
+  SizeHistogram others = histogram_;
+  ASSERT_THAT(others.Add({5, 10}, 1), IsOk());
+  HistogramToWire(others, SizeSchema::NodesAndEdges(), *request.mutable_histogram());
+  EXPECT_THAT(replan(receipt), refused(receipt, "is for other sizes ("));
+}
+
 TEST_P(PlanTest, TooManySizesAreRefusedBeforeTheyAreRead) {
   StartServer();
+  const std::string receipt = PlanOf(request_).best().receipt();
   const size_t n = (size_t{1} << 20) + 1;
   request_.mutable_histogram()->set_counts(std::string(8 * n, '\1'));
   request_.mutable_histogram()->set_tuples(std::string(8 * n, '\0'));
   v1::PlanResponse response;
-  EXPECT_THAT(Plan(request_, response),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("1048577 size tuples, at most 1048576")));
+  const auto are_too_many = StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("1048577 size tuples, at most 1048576"));
+  EXPECT_THAT(Plan(request_, response), are_too_many);
+  v1::ReplanRequest again;
+  again.set_receipt(receipt);
+  *again.mutable_histogram() = request_.histogram();
+  grpc::ClientContext context;
+  v1::ReplanResponse none;
+  EXPECT_THAT(ToAbsl(v1::ReceiptService::NewStub(channel_)->Replan(&context, again, &none)),
+              are_too_many);
 }
 
 }  // namespace
