@@ -45,14 +45,17 @@ TEST(WatchingPagesTest, ServesItsThreePages) {
   EXPECT_THAT(metrics, HasSubstr("text/plain; version=0.0.4"));
   EXPECT_THAT(metrics, HasSubstr("\r\n\r\na_metric 1\n"));
   // As Prometheus asks, and as it does without the newer format.
-  for (const char* accept : {"application/openmetrics-text; version=0.0.1,text/plain;q=0.5",
-                             "text/plain;q=0.5 , application/openmetrics-text"}) {
+  for (const char* accept :
+       {"application/openmetrics-text; version=0.0.1,text/plain;q=0.5",
+        "text/plain;q=0.5 , application/openmetrics-text", "application/openmetrics-text;q=0.5",
+        "application/openmetrics-text; q=x; version=0"}) {
     EXPECT_THAT(Get(server->address(), "/metrics", accept),
                 AllOf(HasSubstr("application/openmetrics-text; version=1.0.0"),
                       HasSubstr("\r\n\r\na_metric 1\n# EOF\n")));
   }
-  for (const char* accept : {"text/plain;version=0.0.4;q=1,*/*;q=0.1", "",
-                             "application/openmetrics-text;q=0,*/*", "openmetrics-text"}) {
+  for (const char* accept :
+       {"text/plain;version=0.0.4;q=1,*/*;q=0.1", "", "application/openmetrics-text;q=0,*/*",
+        "openmetrics-text", "application/openmetrics-text; version=1.0.0; q=0.0"}) {
     EXPECT_THAT(Get(server->address(), "/metrics", accept), HasSubstr("text/plain; version=0.0.4"));
   }
   EXPECT_THAT(Get(server->address(), "/healthz"), StartsWith("HTTP/1.1 200"));
