@@ -295,6 +295,39 @@ TEST_F(PackLaneTest, TellsTheLaneOrWhyThereIsNone) {
   EXPECT_THAT(offer_.refusal(), HasSubstr("a lane"));
 }
 
+// That for graphs comes second: without it they come by gRPC.
+TEST_F(PackLaneTest, EachLaneIsOfferedWhereThereIsMemoryForIt) {
+  const auto held_with = [this](bool takes_graphs) {
+    const auto handler = WithLane(door_.get(), takes_graphs);
+    EXPECT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+    return budget_.held();
+  };
+  const uint64_t one = held_with(false);
+  const uint64_t both = held_with(true);
+  ASSERT_LT(one, both);
+  ASSERT_EQ(budget_.held(), 0U);
+  for (const uint64_t left : {one - 1, one, both - 1, both}) {
+    SCOPED_TRACE(left);
+    PH_ASSERT_OK_AND_ASSIGN(const MemoryHold rest, budget_.Hold("all", budget_.bound() - left));
+    const auto handler = WithLane(door_.get(), /*takes_graphs=*/true);
+    ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+    EXPECT_EQ(offer_.token().size(), left < one ? 0 : LaneDoor::kTokenBytes);
+    EXPECT_THAT(offer_.refusal(), HasSubstr(left < one ? "a lane" : ""));
+    EXPECT_EQ(offer_.refusal().empty(), left >= one);
+    EXPECT_EQ(uses_lane_ != nullptr, left >= one);
+    EXPECT_EQ(offer_for_graphs_.token().size(), left < both ? 0 : LaneDoor::kTokenBytes);
+    EXPECT_THAT(offer_for_graphs_.refusal(), HasSubstr(left < both ? "a lane" : ""));
+    EXPECT_EQ(offer_for_graphs_.refusal().empty(), left >= both);
+    EXPECT_TRUE(handler->Next().value()->message.has_opened());
+    v1::PackRequest request;
+    request.mutable_graphs()->mutable_sizes()->set_num_graphs(1);
+    request.mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire({1, 1}));
+    ASSERT_THAT(Accept(*handler, request), IsOk());
+    handler->HalfClose();
+    EXPECT_TRUE(handler->Next().value()->message.has_batch());
+  }
+}
+
 // As where gRPC takes no more responses: whoever flushes a thousand times and then reads gets a
 // thousand answers.
 TEST_F(PackLaneTest, AClientThatDoesNotReadIsWaitedFor) {
