@@ -1,13 +1,24 @@
 #include "service/base/command_line/command_line.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "service/base/command_line/readable.h"
 #include "service/base/command_words.h"
 
 namespace packhouse {
@@ -140,6 +151,97 @@ TEST(CheckNumbersTest, TheLargestNumberIsNotTakenForOthers) {
     }
     app.parse(std::string("plan --text=") + word);
     EXPECT_EQ(text, word);
+  }
+}
+
+// The exit code of a program of these words, and what it says.
+std::pair<ExitCode, std::string> Ran(std::vector<std::string> words) {
+  CLI::App app;
+  ExitCode code = kExitOk;
+  uint64_t number = 0;
+  CLI::App* const plan = app.add_subcommand("plan");
+  plan->add_option("--number", number);
+  CLI::App* const datasets = app.add_subcommand("datasets");
+  std::string dataset;
+  datasets->add_option("dataset", dataset)->required();
+  app.require_subcommand(1);
+  plan->callback([&] { code = number == 7 ? kExitFailure : kExitOk; });
+  words.insert(words.begin(), "it");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const ExitCode ended =
+      RunCommandLine(app, static_cast<int>(arguments.size()), arguments.data(), code);
+  std::string said = testing::internal::GetCapturedStdout();
+  // The usage.
+  if (ended == kExitOk) said = absl::StrCat(absl::StrContains(said, "plan"));
+  return {ended, said + testing::internal::GetCapturedStderr()};
+}
+
+TEST(RunCommandLineTest, EachWayToEndHasItsCode) {
+  EXPECT_EQ(Ran({"plan"}), std::pair(kExitOk, std::string("0")));
+  EXPECT_EQ(Ran({"plan", "--number=7"}), std::pair(kExitFailure, std::string()));
+  EXPECT_EQ(Ran({"--help"}), std::pair(kExitOk, std::string("1")));
+  EXPECT_EQ(Ran({"plna"}),
+            std::pair(kExitUsage, absl::StrCat(ProgramName(),
+                                               ": there is no command 'plna'; did you mean "
+                                               "'plan'?\nRun with --help for the options.\n")));
+  const std::string more = "\nRun with --help for more information.\n";
+  EXPECT_EQ(Ran({}), std::pair(kExitUsage, "A subcommand is required" + more));
+  EXPECT_EQ(Ran({"plan", "--number=-1"}),
+            std::pair(kExitUsage,
+                      "--number: '-1' must be a whole number from 0 to "
+                      "18446744073709551615" +
+                          more));
+  EXPECT_EQ(Ran({"datasets", ""}), std::pair(kExitUsage, "dataset: must not be empty" + more));
+}
+
+TEST(RunCommandLineTest, WhatIsNotWrittenIsAFailure) {
+  for (const bool fails : {false, true}) {
+    CLI::App app;
+    ExitCode code = kExitOk;
+    app.callback([&] {
+      std::cout << "text";
+      code = fails ? kExitUsage : kExitOk;
+    });
+    std::string word = "it";
+    std::vector<char*> arguments = {word.data()};
+    const int kept = ::dup(STDOUT_FILENO);
+    const int full = ::open("/dev/full", O_WRONLY);
+    ::dup2(full, STDOUT_FILENO);
+    testing::internal::CaptureStderr();
+    const ExitCode ended = RunCommandLine(app, 1, arguments.data(), code);
+    const std::string said = testing::internal::GetCapturedStderr();
+    ::dup2(kept, STDOUT_FILENO);
+    ::close(kept);
+    ::close(full);
+    std::cout.clear();
+    EXPECT_EQ(ended, fails ? kExitUsage : kExitFailure);
+    EXPECT_TRUE(absl::StrContains(said, std::strerror(ENOSPC))) << said;
+  }
+}
+
+TEST(ExitCodeTest, MessagesAreReadable) {
+  const std::string name = ProgramName();
+  EXPECT_EQ(name, program_invocation_short_name);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Fail(absl::NotFoundError("no \x1b[1m\n")), kExitFailure);
+  EXPECT_EQ(Misuse(absl::NotFoundError("a\x7f")), kExitUsage);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            name + ": no \\x1b[1m\n [NOT_FOUND]\n" + name +
+                ": a\\x7f\nRun with --help for the options.\n");
+  for (const auto& [text, shown] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""},
+           {"a\tb\nc", "a\tb\nc"},
+           {"a\rb", "a\\x0db"},
+           {std::string("\0", 1), "\\x00"},
+           {"\xc3\xa4\xe2\x82\xac", "\xc3\xa4\xe2\x82\xac"},
+           {"\xc2\x9b"
+            "1m",
+            "\\xc2\\x9b1m"},
+           {"\xff\xc3", "\\xff\\xc3"}}) {
+    EXPECT_EQ(Readable(text), shown);
   }
 }
 

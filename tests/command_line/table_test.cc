@@ -20,6 +20,8 @@ TEST(TextTableTest, TheFirstColumnIsFlushLeftTheOthersRight) {
 TEST(TextTableTest, AGroupStandsOverItsColumnsAndWidensThem) {
   TextTable table({{"", ""}, {"n", "efficiency"}, {"e", "efficiency"}, {"x", ""}});
   table.AddRow({"r", "1", "2", "3"});
+  // The rest of a table that is shown as it grows.
+  EXPECT_EQ(table.RenderBody(), "r        1  2  3\n");
   EXPECT_EQ(table.Render(),
             "   efficiency\n"
             "         n  e  x\n"

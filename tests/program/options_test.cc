@@ -2,6 +2,7 @@
 #include "service/program/options.h"
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "service/program/byte_flag.h"
 #include "service/program/flag_checks.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse {
 namespace {
@@ -169,39 +171,131 @@ TEST_F(OptionsTest, TheSocketOfAdministratorsIsWhereAPathCanBe) {
   EXPECT_EQ(Parsed({}).server.admin_address, "");
 }
 
-TEST_F(OptionsTest, RefusalsNameWhatDoesNotGoTogether) {
-  const std::string help = "; packhoused --help lists the flags";
-  for (const auto& [words, why] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--http-tls"}, "--http-tls: needs --tls-cert and --tls-key" + help},
-           {{"--http-listen=10.0.0.1:1", "--tls-cert=c", "--tls-key=k"},
-            "--http-listen 10.0.0.1:1: other machines may reach it; needs --http-tls, or "
-            "--insecure for plain text" +
-                help},
-           {{"--listen=10.0.0.1:1"},
-            "--listen 10.0.0.1:1: other machines may reach it; needs --tls-cert and --tls-key, or "
-            "--insecure for plain text" +
-                help},
-           {{"more", "--flgs"}, "not expected: more; there is no flag --flgs" + help},
-           {{"--insecure", "store"},
-            "store is a command, which takes none of these flags: it must be the first word"},
-           {{"--store=lmdb:"}, "--store lmdb: has no folder"},
-           {{"--store=lmdb:/x", "--data-dir=/y"}, "--store lmdb:/x: --data-dir is /y"},
-           {{"--snapshot-dir=/x"}, "--snapshot-dir: needs --data-dir"},
-           {{"--listen=h"},
-            "--listen: 'h' is neither host:port nor unix:/path: the port is "
-            "missing" +
-                help},
-           {{"--http-listen=h"}, "--http-listen: 'h' is not host:port: the port is missing" + help},
-           {{"--lame-duck=x"},
-            "--lame-duck: 'x' is not a duration from 0s to 24h, such as 30s" + help},
-           {{"--lease-duration=1ms"},
-            "--lease-duration: '1ms' is not a duration from 1s to 24h, such as 30s" + help},
-       }) {
+// Words, and why they are refused.
+using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;
+
+constexpr char kHelp[] = "; packhoused --help lists the flags";
+
+void ExpectRefused(const Refusals& refusals) {
+  for (const auto& [words, why] : refusals) {
     SCOPED_TRACE(absl::StrJoin(words, " "));
     const auto parsed = Parse(words);
     ASSERT_TRUE(std::holds_alternative<absl::Status>(parsed));
     EXPECT_THAT(std::get<absl::Status>(parsed), StatusIs(absl::StatusCode::kInvalidArgument, why));
   }
+}
+
+// Of a cluster that lacks nothing, and further ones.
+std::vector<std::string> WithShared(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {"--ledger=etcd://127.0.0.1:1", "--advertise=h:1",
+                                  "--signing-key=/k", "--store=s3://bucket", "--cache-dir=/c"};
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+TEST_F(OptionsTest, RefusalsNameWhatDoesNotGoTogether) {
+  const std::string help = kHelp;
+  const std::string secret = "it has an '@': it names a host and a port, never a user or password";
+  ExpectRefused({
+      {{"--http-tls"}, "--http-tls: needs --tls-cert and --tls-key" + help},
+      {{"--tls-key=/k"}, "--tls-key: needs --tls-cert" + help},
+      {{"--tls-cert=/c"}, "--tls-cert: needs --tls-key" + help},
+      {{"--tls-client-ca=/c"}, "--tls-client-ca: needs --tls-cert" + help},
+      {{"--jwt-keys=/k"},
+       "--jwt-keys: needs --jwt-audience, so that tokens for other services are refused" + help},
+      {{"--jwt-issuer=a"}, "--jwt-audience, --jwt-issuer: need --jwt-keys" + help},
+      {{"--jwt-audience=a"}, "--jwt-audience, --jwt-issuer: need --jwt-keys" + help},
+      {{"--http-auth", "--tls-cert=/c", "--tls-key=/k", "--http-tls"},
+       "--http-auth: needs --token-file or --jwt-keys, or --http-tls and --tls-client-ca" + help},
+      {{"--listen=unix:"}, "--listen: 'unix:' has no path" + help},
+      {{"--listen=u@h:1"}, "--listen: " + secret + help},
+      {{"--http-listen=u@h:1"}, "--http-listen: " + secret + help},
+      {{"--admin-listen=u@h:1"}, "--admin-listen: " + secret + help},
+      {{"--lane=u@h:1"}, "--lane: " + secret + help},
+      {{"--advertise=u@h:1"}, "--advertise: " + secret + help},
+      {{"--admin-listen=unix:"},
+       "--admin-listen: 'unix:' is not unix:/path: the permissions of that file say who may "
+       "administer the server" +
+           help},
+      {{"--lane=unix:/"},
+       "--lane: 'unix:/' is not unix:/path: clients get the path from the server" + help},
+      {{"--max-store-bytes=1048575"},
+       "--max-store-bytes: '1048575' is not from 1MiB to 32TiB" + help},
+      {{"--max-store-bytes=33TiB"}, "--max-store-bytes: '33TiB' is not from 1MiB to 32TiB" + help},
+      {{"--max-store-bytes=1K"},
+       "--max-store-bytes: '1K' is not a number of bytes, such as 4GiB or 4294967296" + help},
+      {{"--http-listen=10.0.0.1:1", "--tls-cert=c", "--tls-key=k"},
+       "--http-listen 10.0.0.1:1: other machines may reach it; needs --http-tls, or "
+       "--insecure for plain text" +
+           help},
+      {{"--listen=10.0.0.1:1"},
+       "--listen 10.0.0.1:1: other machines may reach it; needs --tls-cert and --tls-key, or "
+       "--insecure for plain text" +
+           help},
+      {{"more", "--flgs"}, "not expected: more; there is no flag --flgs" + help},
+      {{"--insecure", "store"},
+       "store is a command, which takes none of these flags: it must be the first word"},
+      {{"--store=lmdb:"}, "--store lmdb: has no folder"},
+      {{"--store=lmdb:/x", "--data-dir=/y"}, "--store lmdb:/x: --data-dir is /y"},
+      {{"--snapshot-dir=/x"}, "--snapshot-dir: needs --data-dir"},
+      {{"--listen=h"},
+       "--listen: 'h' is neither host:port nor unix:/path: the port is "
+       "missing" +
+           help},
+      {{"--http-listen=h"}, "--http-listen: 'h' is not host:port: the port is missing" + help},
+      {{"--lame-duck=x"}, "--lame-duck: 'x' is not a duration from 0s to 24h, such as 30s" + help},
+      {{"--lease-duration=1ms"},
+       "--lease-duration: '1ms' is not a duration from 1s to 24h, such as 30s" + help},
+  });
+}
+
+TEST_F(OptionsTest, RefusalsNameWhatAClusterLacks) {
+  const std::string help = kHelp;
+  ExpectRefused({
+      {{"--ledger-lease=2999ms"},
+       "--ledger-lease: '2999ms' is not a duration from 3s to 1h, such as 30s" + help},
+      {{"--ledger-lease=61m"},
+       "--ledger-lease: '61m' is not a duration from 3s to 1h, such as 30s" + help},
+      {{"--advertise=h:1"}, "--advertise: needs --ledger"},
+      {{"--ledger-ca=/c"}, "--ledger-ca: needs --ledger"},
+      {{"--ledger-cert=/c"}, "--ledger-cert: needs --ledger"},
+      {{"--ledger-key=/c"}, "--ledger-key: needs --ledger"},
+      {WithShared({"--ledger-cert=/c"}), "--ledger-cert, --ledger-key: each needs the other"},
+      {WithShared({"--ledger-key=/c"}), "--ledger-cert, --ledger-key: each needs the other"},
+      {WithShared({"--ledger-cert=/c", "--ledger-key=/k"}), "--ledger-cert: needs --ledger-ca"},
+      {WithShared({"--advertise=h"}),
+       "--advertise: 'h' is not HOST:PORT; --ledger needs it: the port is missing"},
+      {WithShared({"--store="}), "--cache-dir: needs --store s3://BUCKET"},
+      {WithShared({"--store=", "--cache-dir="}),
+       "--ledger: needs --store s3://, or --data-dir, with the data sets, the same for all "
+       "servers"},
+      {WithShared({"--signing-key="}),
+       "--ledger: needs --signing-key, the same for all servers: each takes the others' "
+       "cursors"},
+      {WithShared({"--store=", "--cache-dir=", "--data-dir=/d", "--snapshot-dir=/s"}),
+       "--snapshot-dir: not with --ledger: the jobs are in etcd"},
+      {WithShared({"--store=", "--cache-dir=", "--data-dir=/d", "--dataset-retention=1h"}),
+       "--dataset-retention: not with --ledger and --data-dir: each server has a copy, which "
+       "nothing changes"},
+      {{"--s3-endpoint=https://h"}, "--s3-endpoint: needs --store s3://BUCKET"},
+      {{"--s3-region=r"}, "--s3-region: needs --store s3://BUCKET"},
+      {{"--s3-credentials=/c"}, "--s3-credentials: needs --store s3://BUCKET"},
+      {{"--s3-ca=/c"}, "--s3-ca: needs --store s3://BUCKET"},
+      {{"--cache-dir=/c"}, "--cache-dir: needs --store s3://BUCKET"},
+      {WithShared({"--ledger="}),
+       "--store s3://: needs --ledger etcd://HOST,...: what is consistent is kept there"},
+      {WithShared({"--cache-dir="}), "--store s3://: needs --cache-dir"},
+      {WithShared({"--data-dir=/d"}),
+       "--data-dir: not with --store s3://: nothing but the cache is on this machine"},
+      {WithShared({"--sweep-period=999ms"}),
+       "--sweep-period: '999ms' is not a duration from 1s to 24h"},
+      {WithShared({"--sweep-period=1441m"}),
+       "--sweep-period: '1441m' is not a duration from 1s to 24h"},
+      {WithShared({"--sweep-period=x"}), "--sweep-period: 'x' is not a duration from 1s to 24h"},
+  });
+}
+
+TEST_F(OptionsTest, WhatGoesTogetherIsTaken) {
   // Addresses that this machine alone reaches, and those that may be reached.
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"--listen=unix:/x"},
@@ -215,8 +309,148 @@ TEST_F(OptionsTest, RefusalsNameWhatDoesNotGoTogether) {
            {"--http-auth", "--http-tls", "--tls-cert=c", "--tls-key=k", "--tls-client-ca=a"},
            {"--jwt-keys=k", "--jwt-audience=a", "--jwt-issuer=i"},
            {"--lane=unix:/x"},
+           WithShared({}),
+           WithShared({"--sweep-period=1s", "--ledger-lease=3s"}),
+           WithShared({"--sweep-period=24h", "--ledger-lease=1h", "--dataset-retention=1h"}),
+           WithShared({"--ledger-cert=/c", "--ledger-key=/k", "--ledger-ca=/a"}),
+           WithShared({"--store=", "--cache-dir=", "--data-dir=/d"}),
+           {"--max-store-bytes=1MiB"},
+           {"--max-store-bytes=32TiB"},
+           {"--admin-listen=unix:/a@b"},
        }) {
     EXPECT_TRUE(std::holds_alternative<Options>(Parse(words))) << absl::StrJoin(words, " ");
+  }
+}
+
+// Sets variables of the process until its end.
+class Variables {
+ public:
+  explicit Variables(const Fields& values) : values_(values) {
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  const Fields values_;
+};
+
+TEST_F(OptionsTest, AFileGoesBeforeDefaultsVariablesBeforeItAndFlagsBeforeThem) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string file = folder.path() + "/packhoused.toml";
+  std::ofstream(file) << "lame-duck = '3s'\ndrain-timeout = \"4s\"\nreflection = false\n"
+                         "max-store-bytes = 2097152\nlease-duration = '5s'\n";
+  const std::string other = folder.path() + "/other.toml";
+  std::ofstream(other) << "lame-duck = '8s'\ninsecure = true\naccess-log-every = 5\n";
+  const Variables variables({{"PACKHOUSED_CONFIG", other},
+                             {"PACKHOUSED_DRAIN_TIMEOUT", "6s"},
+                             {"PACKHOUSED_LEASE_DURATION", "6s"},
+                             {"PACKHOUSED_HTTP_AUTH", ""},
+                             {"PACKHOUSED_PORT_50051_TCP_ADDR", "10.0.0.7"},
+                             {"PACKHOUSED_OTHER_SERVICE_PORT_GRPC", "50051"},
+                             {"PACKHOUSED", "/usr/bin"}});
+  const Options of_variable = Parsed({});
+  EXPECT_EQ(of_variable.lame_duck, absl::Seconds(8));
+  EXPECT_TRUE(of_variable.insecure);
+  EXPECT_EQ(of_variable.access_log_every, 5U);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--lease-duration=7s", "--config", file},
+                                             {"--config=" + file, "--lease-duration=7s"}}) {
+    const Options options = Parsed(words);
+    EXPECT_EQ(options.lame_duck, absl::Seconds(3));
+    EXPECT_EQ(options.drain_timeout, absl::Seconds(6));
+    EXPECT_EQ(options.server.jobs.lease_duration, absl::Seconds(7));
+    EXPECT_EQ(options.store.max_bytes, 2 << 20);
+    EXPECT_FALSE(options.server.reflection);
+    EXPECT_FALSE(options.http_auth);
+    EXPECT_FALSE(options.insecure);
+  }
+}
+
+TEST_F(OptionsTest, WhatIsNoSettingIsNamedWithItsLineAndTheNearestFlag) {
+  const std::string help = "; packhoused --help lists the flags";
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string file = folder.path() + "/packhoused.toml";
+  const auto refused = [](const std::vector<std::string>& words) {
+    const auto parsed = Parse(words);
+    const auto* const status = std::get_if<absl::Status>(&parsed);
+    return status == nullptr ? absl::OkStatus() : *status;
+  };
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"\nmax_streams = 3",
+            "2: 'max_streams' is no flag of packhoused (did you mean "
+            "--max-streams?)"},
+           {"nothing-like-it = 3", "1: 'nothing-like-it' is no flag of packhoused"},
+           {"config = 'x'", "1: 'config' is no flag of packhoused"},
+           {"print-config = true", "1: 'print-config' is no flag of packhoused"},
+           {"help = true", "1: 'help' is no flag of packhoused"},
+           {"version = true", "1: 'version' is no flag of packhoused"},
+           {"lame-duck = [3]",
+            "1: 'lame-duck' is neither a text nor a number nor a truth value"}}) {
+    std::ofstream(file) << text;
+    EXPECT_EQ(refused({"--config", file}),
+              absl::InvalidArgumentError(absl::StrCat("--config ", file, ": line ", why, help)))
+        << text;
+  }
+  std::ofstream(file) << "max-calls = 0.5";
+  EXPECT_THAT(refused({"--config", file}).message(), testing::HasSubstr("--max-calls: "));
+  std::ofstream(file) << "a = 1\na = 2";
+  EXPECT_THAT(refused({"--config", file}).message(),
+              testing::StartsWith(absl::StrCat("--config ", file, ": line 2: ")));
+  const std::string gone = folder.path() + "/none";
+  EXPECT_THAT(refused({"--config", gone}).message(),
+              testing::StartsWith(absl::StrCat("--config ", gone, ": line ")));
+  {
+    const Variables variables({{"PACKHOUSED_MAX_STREAM", "3"}});
+    EXPECT_EQ(refused({}), absl::InvalidArgumentError(
+                               "PACKHOUSED_MAX_STREAM: there is no flag --max-stream of packhoused "
+                               "(did you mean --max-streams?)" +
+                               help));
+  }
+  for (const auto& [word, nearest] : std::vector<std::pair<std::string, std::string>>{
+           {"--lame-dock", "lame-duck"},
+           {"--amelduck", ""},
+           {"--lame-dukc=5s", "lame-duck"},
+           {"--lane-duck=--insecure", "lame-duck"},
+           {"--lan", "lane"},
+           {"--l", ""},
+           {"--max-connection-ages-grade", "max-connection-age-grace"}}) {
+    EXPECT_EQ(refused({word}),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "there is no flag ", word,
+                  nearest.empty() ? "" : absl::StrCat(" (did you mean --", nearest, "?)"), help)));
+  }
+}
+
+// As a file that can be read again.
+TEST_F(OptionsTest, WhatIsPrintedSaysEachFlag) {
+  const auto printed = [](std::vector<std::string> words) {
+    words.push_back("--print-config");
+    testing::internal::CaptureStdout();
+    const auto parsed = Parse(words);
+    std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(std::get<int>(parsed), 0);
+    return text;
+  };
+  const std::string usual = printed({});
+  for (const char* const line :
+       {"lame-duck = \"5s\"\n", "reflection = true\n", "insecure = false\n",
+        "access-log-every = 1\n", "data-dir = \"\"\n", "listen = \"127.0.0.1:50051\"\n"}) {
+    EXPECT_THAT(usual, testing::HasSubstr(line));
+  }
+  for (const char* const none : {"config = ", "help = ", "version = ", "max-connections = "}) {
+    EXPECT_THAT("\n" + usual, testing::Not(testing::HasSubstr(absl::StrCat("\n", none))));
+  }
+  const std::string given =
+      printed({"--data-dir=/a\\b \"c\"", "--insecure", "--no-reflection", "--max-connections=7",
+               "--access-log-every=3", "--access-log-every=9", "--lame-duck=", "--lame-duck=1s"});
+  for (const char* const line :
+       {"data-dir = \"/a\\\\b \\\"c\\\"\"\n", "insecure = true\n", "reflection = false\n",
+        "max-connections = 7\n", "access-log-every = 9\n", "lame-duck = \"1s\"\n"}) {
+    EXPECT_THAT(given, testing::HasSubstr(line));
   }
 }
 
