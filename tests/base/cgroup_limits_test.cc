@@ -1,9 +1,12 @@
 #include "service/base/cgroup_limits.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,6 +82,37 @@ TEST_F(CgroupLimitsTest, NonsenseIsNoLimit) {
   const CgroupLimits limits = ReadCgroupLimits(folder_.path());
   EXPECT_EQ(limits.memory_bytes, std::nullopt);
   EXPECT_EQ(limits.processors, std::nullopt);
+  for (const char* const none :
+       {"100 x\n", "x 100\n", "0 100\n", "-1 100\n", "100 -1\n", "100\n", "100 100 100\n", "\n"}) {
+    Write("/sys/fs/cgroup/a/cpu.max", none);
+    EXPECT_EQ(ReadCgroupLimits(folder_.path()).processors, std::nullopt) << none;
+  }
+}
+
+// Of several limits the least counts, wherever it is; a path without a beginning is one, too.
+TEST_F(CgroupLimitsTest, TheLeastCounts) {
+  Write("/proc/self/cgroup", "0::/a/b\n0::c\n");
+  Write("/sys/fs/cgroup/a/b/memory.max", "1000\n");
+  Write("/sys/fs/cgroup/a/memory.max", "2000\n");
+  Write("/sys/fs/cgroup/memory.max", "3000\n");
+  Write("/sys/fs/cgroup/a/b/cpu.max", "300 100\n");
+  Write("/sys/fs/cgroup/a/cpu.max", "200 100\n");
+  Write("/sys/fs/cgroup/cpu.max", "250 100\n");
+  CgroupLimits limits = ReadCgroupLimits(folder_.path());
+  EXPECT_THAT(limits.memory_bytes, Optional(Eq(1000)));
+  EXPECT_THAT(limits.processors, Optional(Eq(2)));
+  // Parts of processors are rounded up, never to none and never above what there is.
+  const unsigned all = std::max(1U, std::thread::hardware_concurrency());
+  for (const auto& [share, number] :
+       std::vector<std::pair<double, unsigned>>{{1e-9, 1},
+                                                {1, 1},
+                                                {1.01, std::min(2U, all)},
+                                                {all, all},
+                                                {all + 0.5, all},
+                                                {1e9, all}}) {
+    limits.processors = share;
+    EXPECT_EQ(NumProcessors(limits), number) << share;
+  }
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -195,6 +197,124 @@ TEST(LmdbStepsTest, DatasetsAreCopiedAndRestored) {
     EXPECT_EQ(list.datasets.size(), 3U);
     return absl::OkStatus();
   });
+}
+
+// An open store: whichever call of LMDB fails, `call` says so, and `state` is as before. The number
+// of LMDB's calls; of many, those in the middle are left out.
+uint64_t ExpectToldAtOnce(absl::FunctionRef<absl::Status()> call,
+                          absl::FunctionRef<std::string()> state) {
+  constexpr uint64_t kFirst = 10;
+  constexpr uint64_t kLast = 1020;
+  const DatasetsWorld unused([](DatasetsWorld&) { return absl::OkStatus(); });
+  const std::string before = state();
+  FailingLmdb failing;
+  const auto ends = [&](uint64_t step) {
+    failing.Begin(step, unused);
+    const absl::Status ended = call();
+    if (!failing.End()) {
+      EXPECT_TRUE(ended.ok()) << ended;
+      return true;
+    }
+    EXPECT_TRUE(absl::IsUnavailable(ended)) << step << ": " << ended;
+    EXPECT_EQ(state(), before) << step;
+    return testing::Test::HasFailure();
+  };
+  uint64_t step = 0;
+  while (!ends(step)) step = step == kFirst && before == "many" ? kLast : step + 1;
+  return step;
+}
+
+TEST(LmdbStepsTest, AHistogramIsFolded) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const auto store = LmdbDatasetStore::Open({folder.path(), kMaxBytes}).value();
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  EXPECT_TRUE(store->Create("a", schema, {}).ok());
+  const auto append = [&](uint32_t sizes) {
+    std::vector<uint32_t> counts;
+    for (uint32_t i = 0; i < sizes * sizes; ++i) {
+      counts.push_back(i / sizes);
+      counts.push_back(i % sizes);
+    }
+    const auto table =
+        SizeTable::WithConsecutiveIds(sizes * sizes, 2, std::move(counts), 0).value();
+    return store->Append("a", GraphChunk::OfSizes(&schema, table), {}, std::nullopt).status();
+  };
+  const auto state = [&] {
+    const SizeHistogram sizes = store->GetHistogram("a").value();
+    return absl::StrCat(sizes.num_distinct(), " of ", sizes.num_graphs(), " in ",
+                        store->Get("a")->num_records);
+  };
+  EXPECT_TRUE(append(1).ok());
+  EXPECT_GE(ExpectToldAtOnce([&] { return append(80); }, state), 11U);
+  EXPECT_EQ(state(), "6400 of 6401 in 2");
+}
+
+// All are looked at, and three go.
+TEST(LmdbStepsTest, ProducersWhoseTimeIsOverGo) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const auto store = LmdbDatasetStore::Open({folder.path(), kMaxBytes}).value();
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  EXPECT_TRUE(store->Create("a", schema, {}).ok());
+  const GraphChunk none =
+      GraphChunk::OfSizes(&schema, SizeTable::WithConsecutiveIds(0, 2, {}, 0).value());
+  const auto append = [&](const std::string& name, int hours) {
+    ProducerSequence producer = {name, 1, absl::Minutes(1)};
+    producer.now = absl::UnixEpoch() + absl::Hours(hours);
+    return store->Append("a", none, {}, producer).status();
+  };
+  const auto is_known = [&](const std::string& name) {
+    return store->GetProducer({"a", 0}, name).value().last() == 1;
+  };
+  for (int i = 0; i < 1024; ++i) ASSERT_TRUE(append(absl::StrCat(i), i < 3 ? 1 : 9).ok());
+  const uint64_t num_calls =
+      ExpectToldAtOnce([&] { return append("p", 5); },
+                       [&] { return is_known("0") && !is_known("p") ? "many" : "changed"; });
+  EXPECT_EQ(num_calls, 1036U);
+  EXPECT_TRUE(is_known("p") && is_known("3") && is_known("1023"));
+  EXPECT_FALSE(is_known("0") || is_known("1") || is_known("2"));
+}
+
+// Whoever takes a copy, or restores one, ends it at any value.
+TEST(LmdbStepsTest, ACopyIsEndedAtAnyValue) {
+  DatasetsWorld world([](DatasetsWorld&) { return absl::OkStatus(); });
+  const absl::Status enough = absl::CancelledError("enough");
+  std::vector<std::pair<std::string, std::string>> values;
+  size_t last = SIZE_MAX;
+  const auto copy = [&]() -> absl::Status {
+    values.clear();
+    const auto visit = [&](absl::string_view key, absl::string_view raw_value) {
+      values.emplace_back(key, raw_value);
+      return values.size() > last ? enough : absl::OkStatus();
+    };
+    PH_ASSIGN_OR_RETURN(const auto cut, world.store().TakeCut(visit));
+    for (const DatasetsCut::Dataset& dataset : cut->datasets()) {
+      PH_ASSIGN_OR_RETURN(const uint64_t next, cut->VisitRecords(dataset, 0, 1 << 20, visit));
+      EXPECT_EQ(next, dataset.num_graphs);
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_EQ(copy(), absl::OkStatus());
+  const auto whole = values;
+  for (last = 0; last < whole.size(); ++last) {
+    ASSERT_EQ(copy(), enough) << last;
+    ASSERT_EQ(values.size(), last + 1);
+    const TemporaryFolder restored(TemporaryFolder::InMemory());
+    size_t next = 0;
+    ASSERT_EQ(RestoreDatasetFolder(
+                  restored.path() + "/it",
+                  world.store()
+                      .TakeCut([](auto, auto) { return absl::OkStatus(); })
+                      .value()
+                      ->page_bytes(),
+                  kMaxBytes,
+                  [&](absl::string_view& key, absl::string_view& value) -> absl::StatusOr<bool> {
+                    if (next == last) return enough;
+                    std::tie(key, value) = whole[next++];
+                    return true;
+                  }),
+              enough)
+        << last;
+  }
 }
 
 // Logs of the jobs "j" and "k". After an error the folder is opened anew.

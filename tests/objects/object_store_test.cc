@@ -227,6 +227,34 @@ class RetryingTest : public ::testing::Test {
   std::vector<absl::Duration> delays_;
 };
 
+TEST(ObjectKeyTest, BoundsAndCharactersOfKeysAndPrefixes) {
+  const std::string longest(ObjectStore::kMaxKeyLength, 'a');
+  const auto refusal = [](absl::string_view what, absl::string_view shown) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("object: ", what, " '", shown, "' is not 1 to ", ObjectStore::kMaxKeyLength,
+                     " characters of [A-Za-z0-9_./-] without empty parts, '.' and '..'"));
+  };
+  for (const std::string& good :
+       {longest, std::string("azAZ09_.-/..."), std::string("a/.b/c.."), std::string("-")}) {
+    EXPECT_EQ(CheckObjectKey(good), absl::OkStatus()) << good;
+    EXPECT_EQ(CheckObjectPrefix(good), absl::OkStatus()) << good;
+  }
+  // A prefix may end within a part, or before one.
+  for (const std::string beginning : {"", "a/", "a/.", "a/..", ".", ".."}) {
+    EXPECT_EQ(CheckObjectKey(beginning), refusal("key", beginning)) << beginning;
+    EXPECT_EQ(CheckObjectPrefix(beginning), absl::OkStatus()) << beginning;
+  }
+  for (const std::string bad :
+       {"/", "/a", "a//b", "./a", "a/../b", "a b", "a:", "a@", "a[", "a`"}) {
+    EXPECT_EQ(CheckObjectKey(bad), refusal("key", bad)) << bad;
+    EXPECT_EQ(CheckObjectPrefix(bad), refusal("prefix", bad)) << bad;
+  }
+  // Told as far as a key goes.
+  EXPECT_EQ(CheckObjectKey(longest + "b"), refusal("key", longest));
+  EXPECT_EQ(CheckObjectPrefix(longest + "b"), refusal("prefix", longest));
+  EXPECT_EQ(CheckObjectKey("a\n"), refusal("key", "a\\n"));
+}
+
 TEST_F(RetryingTest, GivesUpAfterItsAttempts) {
   fake_.SetFaults({1, 0, 0, 0}, 1);
   RetryingObjectStore::Options options;

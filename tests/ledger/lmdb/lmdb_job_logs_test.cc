@@ -310,6 +310,19 @@ TEST_F(LmdbJobLogsTest, HasAsManyBytesAsItMay) {
     const OneLog& opened = *log;
     return BoundedLog{std::move(log), [&opened] { return opened.num_bytes(); }};
   });
+  const auto log = OpenLog(folder_.path() + "/full", 100).value();
+  ASSERT_THAT(log->Append({"123456"}), IsOk());  // 32 + 6 + 4 bytes.
+  const auto refusal = [&](int used, int added) {
+    return absl::ResourceExhaustedError(absl::StrCat("store '", folder_.path(), "/full': ", used,
+                                                     " + ", added,
+                                                     " bytes of records, at most 100"));
+  };
+  EXPECT_EQ(log->Append({std::string(23, 'x')}), refusal(42, 59));
+  EXPECT_EQ(log->Replace({std::string(65, 'x')}), refusal(0, 101));
+  EXPECT_EQ(log->Replace({std::string(1000, 'x')}), refusal(0, 1036));
+  EXPECT_THAT(log->Append({std::string(22, 'x')}), IsOk());
+  EXPECT_EQ(log->num_bytes(), 100U);
+  EXPECT_EQ(log->num_records(), 2U);
 }
 
 class CountingObserver final : public CommitObserver {
@@ -684,6 +697,17 @@ TEST_F(LmdbJobLogsTest, AReadOnlyDiskIsRead) {
   EXPECT_THAT(log->Replace({"c"}), read_only);
   EXPECT_THAT(log->ReadAll().value(), ElementsAre("a", "b"));
   EXPECT_THAT(OpenLog(disk.path() + "/none"), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+// A database that has nothing yet, not even a format, cannot get one.
+TEST_F(LmdbJobLogsTest, AReadOnlyDiskGetsNoLogs) {
+  SmallDisk disk(8 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  ASSERT_THAT(LmdbEnvironment::Open(disk.path(), uint64_t{1} << 28), IsOk());
+  if (!disk.MakeReadOnly()) GTEST_SKIP() << "cannot remount: " << std::strerror(errno);
+  EXPECT_EQ(OpenLog(disk.path()).status(),
+            absl::UnavailableError(absl::StrCat("store '", disk.path(),
+                                                "': cannot create it: Read-only file system")));
 }
 
 }  // namespace
