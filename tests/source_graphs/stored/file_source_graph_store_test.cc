@@ -859,6 +859,51 @@ TEST_F(FileSourceGraphStoreTest, NamedProducersAreBounded) {
   EXPECT_TRUE(store_->Append("a", chunk.chunk(), made_up).ok());
 }
 
+// Of those whose names are made up: the ones that are forgotten last are kept, and others take the
+// places of those whose time is over, however many of them there were when it was last looked.
+TEST_F(FileSourceGraphStoreTest, ProducersOfOneCallAreBounded) {
+  Create("a");
+  const uint64_t id = store_->Get("a")->id;
+  const std::filesystem::path log = Files("rows").front();
+  constexpr uint64_t kMost = SourceGraphStore::kMaxMadeUpProducers;
+  const auto call = [](uint64_t number) {
+    ProducerSequence producer = {absl::StrCat("call ", number), 1};
+    producer.now = absl::UnixEpoch() + absl::Seconds(10 * number);
+    producer.forget_after = absl::Minutes(10);
+    return producer;
+  };
+  store_.reset();
+  {
+    std::ofstream file(log, std::ios::binary | std::ios::app);
+    for (uint64_t number = 2 * kMost; number > 0; --number) {
+      file << EncodeRows(SourceGraphChunk(), call(number), id, 0);
+    }
+    file << EncodeRows(SourceGraphChunk(), ProducerSequence{"named", 1}, id, 0)
+         << EncodeRows(SourceGraphChunk(), call(0), id, 0);
+  }
+  Reopen();
+  const auto append = [&](const ProducerSequence& producer) {
+    return store_->Append("a", SourceGraphChunk(), producer);
+  };
+  EXPECT_TRUE(append({"named", 1})->is_repetition);
+  EXPECT_TRUE(append(call(kMost + 1))->is_repetition);
+  EXPECT_TRUE(append(call(2 * kMost))->is_repetition);
+  const absl::Status full = absl::ResourceExhaustedError(
+      "source graph 'a' has 65536 producers whose names were made up for one call and whose time "
+      "for retries is not over, the most that it may have");
+  EXPECT_EQ(append(call(kMost)).status(), full);
+  EXPECT_EQ(append(call(0)).status(), full);
+  // The time of the first is over, and that of the second is not.
+  ProducerSequence late = call(kMost + 1 + 60);
+  late.now += absl::Seconds(5);
+  late.producer = "late";
+  EXPECT_FALSE(append(late)->is_repetition);
+  EXPECT_TRUE(append(late)->is_repetition);
+  late.producer = "later";
+  EXPECT_EQ(append(late).status(), full);
+  EXPECT_FALSE(append({"named", 2})->is_repetition);
+}
+
 TEST_F(FileSourceGraphStoreTest, Bounds) {
   SeededRandom random(9);
   const RowsOfGraph rows = RandomRows(random, 50, 90);

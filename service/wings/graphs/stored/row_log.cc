@@ -260,7 +260,8 @@ absl::Status RowLog::CheckNumProducers(const ProducerSequence& added) {
       --num_made_up_;
       return true;
     });
-    sweep_made_up_at_ = std::max<size_t>(1024, 2 * num_made_up_);
+    sweep_made_up_at_ =
+        std::clamp<size_t>(2 * num_made_up_, 1024, SourceGraphStore::kMaxMadeUpProducers);
   }
   if (num_made_up_ < SourceGraphStore::kMaxMadeUpProducers) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -285,15 +286,14 @@ void RowLog::ForgetMadeUp(size_t most) {
   for (const auto& [name, producer] : producers_) {
     if (!producer.history.is_named()) times.push_back(producer.history.forget_seconds());
   }
-  const auto first_kept = times.end() - static_cast<ptrdiff_t>(most);
-  std::nth_element(times.begin(), first_kept, times.end());
-  size_t to_forget = times.size() - most;
+  const auto last = times.end() - static_cast<ptrdiff_t>(most) - 1;
+  std::nth_element(times.begin(), last, times.end());
+  // Of those that are forgotten at the same time as the last, some may stay.
+  auto num_last = 1 + std::count(times.begin(), last, *last);
   absl::erase_if(producers_, [&](const auto& each) {
     const ProducerHistory& history = each.second.history;
-    if (to_forget == 0 || history.is_named() || history.forget_seconds() > *first_kept)
-      return false;
-    --to_forget;
-    return true;
+    if (history.is_named() || history.forget_seconds() > *last) return false;
+    return history.forget_seconds() < *last || num_last-- > 0;
   });
   num_made_up_ = most;
 }
