@@ -115,7 +115,10 @@ absl::StatusOr<ProducerChange> ChangeProducer(const LmdbTransaction& transaction
     }
   } else {
     ++state.num_made_up;
-    if (!*stored && state.num_made_up > std::max(state.sweep_made_up_at, kMinMadeUpToSweep)) {
+    // At the bound it is always worth a look.
+    const uint64_t sweep_at = std::clamp<uint64_t>(state.sweep_made_up_at, kMinMadeUpToSweep,
+                                                   DatasetStore::kMaxMadeUpProducers);
+    if (!*stored && state.num_made_up > sweep_at) {
       PH_ASSIGN_OR_RETURN(change.over, OverProducers(transaction, name, dataset, producer.now));
       state.num_made_up -= change.over.size();
       state.num_producers -= change.over.size();

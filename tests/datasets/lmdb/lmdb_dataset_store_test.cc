@@ -401,6 +401,35 @@ TEST_F(LmdbDatasetStoreTest, ProducersAreBounded) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("data set 'b': ")));
 }
 
+// After a sweep that left more than half of the bound, too.
+TEST_F(LmdbDatasetStoreTest, AtTheBoundProducersWhoseTimeIsOverGo) {
+  ProducerSequence producer = {"old", 1};
+  producer.forget_after = absl::Minutes(10);
+  producer.now = absl::UnixEpoch() + absl::Hours(1);
+  const GraphChunk empty = Chunk(schema_, 1, 0);
+  {
+    const auto store = OpenStore(folder_.path()).value();
+    ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+    ASSERT_THAT(store->Append("a", empty, {}, producer), IsOk());
+  }
+  {
+    const auto environment = LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28).value();
+    auto transaction = LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite).value();
+    StoredState state = DecodeState(*transaction.Get(StateKey(1)).value()).value();
+    state.num_producers = state.num_made_up = DatasetStore::kMaxMadeUpProducers;
+    state.sweep_made_up_at = 2 * state.num_made_up;
+    ASSERT_THAT(transaction.Put(StateKey(1), EncodeState(state)), IsOk());
+    ASSERT_THAT(transaction.Commit(), IsOk());
+  }
+  const auto store = OpenStore(folder_.path()).value();
+  producer.producer = "new";
+  EXPECT_THAT(store->Append("a", empty, {}, producer),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("65536 producers whose names were made up")));
+  producer.now += absl::Hours(1);
+  EXPECT_THAT(store->Append("a", empty, {}, producer), IsOk());
+}
+
 // Everything in the folder that is not as it was written is told, with what it costs; a record or a
 // value that nothing leads to as well.
 TEST_F(LmdbDatasetStoreTest, ACheckTellsEachKindOfDamage) {
