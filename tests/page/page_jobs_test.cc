@@ -147,6 +147,44 @@ TEST(PageJobsTest, QuestionsOfAllAndOfOneViewerAreBounded) {
             R"(again soon"})");
 }
 
+// Answers that nobody has taken yet count too, though no thread works on them.
+TEST(PageJobsTest, AnswersThatWaitAreBounded) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  bounds.most = 2;
+  PageJobs jobs(bounds, &clock, nullptr);
+  absl::Notification last;
+  EXPECT_EQ(jobs.Ask({"me", "1"}, "q", Says("a")), std::nullopt);
+  EXPECT_EQ(jobs.Ask({"me", "2"}, "q",
+                     [&last](StopSwitch&) {
+                       last.Notify();
+                       return PageAnswer{200, "b"};
+                     }),
+            std::nullopt);
+  last.WaitForNotification();
+  // The thread takes this when it is done with the others.
+  absl::Notification done;
+  jobs.RunSoon([&done] { done.Notify(); });
+  done.WaitForNotification();
+  EXPECT_EQ(jobs.num_jobs(), 2);
+  const auto refused = jobs.Ask({"you", "1"}, "q", Says("c"));
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(jobs.Ask({"me", "1"}, "q", nullptr)->body, "a");
+  EXPECT_EQ(Await(jobs, {"you", "1"}, "q", Says("c")).body, "c");
+  EXPECT_EQ(jobs.Ask({"me", "2"}, "q", nullptr)->body, "b");
+}
+
+TEST(PageJobsTest, TheClockGoesOnWithoutThem) {
+  SimulatedClock clock;
+  const PageJobs::Bounds bounds;
+  { const PageJobs jobs(bounds, &clock, nullptr); }
+  clock.Advance(bounds.patience);
+  PageJobs others(bounds, &clock, nullptr);
+  EXPECT_EQ(Await(others, {"me", "v"}, "q", Says("a")).body, "a");
+}
+
 TEST(PageJobsTest, WorkThatIsBeingStoppedStillCounts) {
   SimulatedClock clock;
   PageJobs::Bounds bounds;

@@ -495,6 +495,7 @@ TEST(NextFitTest, EachLimitClosesAPack) {
            {{1, 3}, {100, 10, kUnlimited}, 4},
            {{5, 5}, {10, 10, kUnlimited}, 5},
            {{0, 0}, {1, 1, 3}, 4},
+           {{11, 0}, {10, 100, kUnlimited}, 10},  // Larger than a pack: each has its own.
            {{5, 0}, {kUnlimited, kUnlimited, kUnlimited}, 1}}) {
     EXPECT_EQ(NextFitPacks(HistogramOf({{size, 10}}), capacities, 1).packs, packs) << size[0];
   }
