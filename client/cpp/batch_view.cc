@@ -46,17 +46,18 @@ class BatchViewReader {
     while (left_ > 0) {
       if (!ReadField(0, field)) return Refusal();
       const bool is_message = field.type == kLengthDelimited;
-      if (is_message && field.number >= 1 && field.number <= last_field) {
+      if (is_message && field.number <= last_field) {
         if (has_batch || has_other) {
           Fail("a second message in one response");
           return Refusal();
         }
         (field.number == batch_field ? has_batch : has_other) = true;
       }
-      const bool ok = is_message && field.number == batch_field
-                          ? (is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end))
-                          : Skip(field);
-      if (!ok) return Refusal();
+      if (!is_message || field.number != batch_field) {
+        Skip(field);
+      } else if (!(is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end))) {
+        return Refusal();
+      }
     }
     if (!has_batch) return std::nullopt;
     view_.response_bytes_ = size_;
@@ -75,9 +76,7 @@ class BatchViewReader {
   };
 
   bool Fail(absl::string_view what) {
-    if (error_.empty()) {
-      error_ = absl::StrCat(response_, ", byte ", size_ - left_, ": ", what);
-    }
+    error_ = absl::StrCat(response_, ", byte ", size_ - left_, ": ", what);
     return false;
   }
   absl::Status Refusal() const { return absl::InvalidArgumentError(error_); }
@@ -136,10 +135,9 @@ class BatchViewReader {
     return true;
   }
 
-  bool Skip(const Field& field) {
-    if (field.type == kVarint) return true;
+  void Skip(const Field& field) {
+    if (field.type == kVarint) return;
     while (left_ > field.end) Advance(std::min<uint64_t>(Rest().size(), left_ - field.end));
-    return true;
   }
 
   // Everything up to `end`, in one piece.
@@ -200,8 +198,8 @@ class BatchViewReader {
         if (!ReadNumbers(field, tensor.shape)) return false;
       } else if (field.number == v1::Tensor::kDataFieldNumber && is_bytes) {
         tensor.data = ReadBytes(field.end);
-      } else if (!Skip(field)) {
-        return false;
+      } else {
+        Skip(field);
       }
     }
     return true;
@@ -229,8 +227,8 @@ class BatchViewReader {
         view_.epoch_ = field.value;
       } else if (field.number == v1::Batch::kStepFieldNumber && is_number) {
         view_.step_ = field.value;
-      } else if (!Skip(field)) {
-        return false;
+      } else {
+        Skip(field);
       }
     }
     return true;
@@ -257,8 +255,8 @@ class BatchViewReader {
       } else if (field.number == v1::LoadedBatch::kDrawnSmallerFieldNumber &&
                  field.type == kLengthDelimited) {
         if (!ReadDrawnSmaller(field.end)) return false;
-      } else if (!Skip(field)) {
-        return false;
+      } else {
+        Skip(field);
       }
     }
     return true;
@@ -274,8 +272,8 @@ class BatchViewReader {
         smaller.graph_id = field.value;
       } else if (field.number == v1::DrawnSmaller::kLevelFieldNumber && is_number) {
         smaller.level = static_cast<uint32_t>(field.value);
-      } else if (!Skip(field)) {
-        return false;
+      } else {
+        Skip(field);
       }
     }
     return true;

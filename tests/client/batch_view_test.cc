@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/loss_weights.h"
 #include "gmock/gmock.h"
@@ -267,6 +268,50 @@ TEST(BatchViewTest, FieldsOfTheFutureAreSkipped) {
   const auto view = ViewLoad(bytes);
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_TRUE(MessageDifferencer::Equals(ToMessage(**view), response.batch()));
+}
+
+// A message as a field of another.
+std::string AsField(uint32_t number, absl::string_view bytes) {
+  EXPECT_LT(number, 16U);
+  EXPECT_LT(bytes.size(), 128U);
+  return absl::StrCat(std::string(1, static_cast<char>(number << 3 | 2)),
+                      std::string(1, static_cast<char>(bytes.size())), bytes);
+}
+
+// A field that ends behind the message that it is in is refused where it ends, wherever it is.
+TEST(BatchViewTest, FieldsEndWithinTheirMessage) {
+  const std::vector<std::vector<uint32_t>> places = {
+      {v1::LoadResponse::kBatchFieldNumber},
+      {v1::LoadResponse::kBatchFieldNumber, v1::LoadedBatch::kDrawnSmallerFieldNumber},
+      {v1::LoadResponse::kBatchFieldNumber, v1::LoadedBatch::kBatchFieldNumber},
+      {v1::LoadResponse::kBatchFieldNumber, v1::LoadedBatch::kBatchFieldNumber,
+       v1::Batch::kTensorsFieldNumber}};
+  // Of fixed size, of a length, and numbers.
+  const std::pair<std::string, std::string> cut[] = {
+      {"\x79"
+       "1234567",
+       "a field ends behind its message"},
+      {"\x7d"
+       "123",
+       "a field ends behind its message"},
+      {"\x7a\x02"
+       "1",
+       "a field ends behind its message"},
+      {"\x78\x80", "a number ends behind its message"},
+      {"\x7a\x80", "a number ends behind its message"},
+      {"\x80", "a number ends behind its message"}};
+  for (const auto& place : places) {
+    for (const auto& [field, why] : cut) {
+      std::string bytes = field;
+      for (auto outer = place.rbegin(); outer != place.rend(); ++outer) {
+        bytes = AsField(*outer, bytes);
+      }
+      // What follows is no part of it.
+      const std::size_t byte = why[2] == 'f' ? 2 * place.size() + field.find('1') : bytes.size();
+      EXPECT_EQ(ViewLoad(bytes + bytes).status(),
+                absl::InvalidArgumentError(absl::StrCat("LoadResponse, byte ", byte, ": ", why)));
+    }
+  }
 }
 
 TEST(BatchSlicesTest, ViewsLiveAsLongAsTheViewOfReceivedSlices) {

@@ -161,6 +161,31 @@ TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   }
 }
 
+TEST(CredentialsTest, AnEmptyTokenIsNone) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/client.conf";
+  WriteText(file, "token =\ntoken_file = /t");
+  auto read = CredentialsFromEnvironment(Of({{"PACKHOUSE_CONFIG", file}}));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->token, "");
+  EXPECT_EQ(read->token_file, "/t");
+  // It replaces the file's of either kind.
+  WriteText(file, "token = x\ntoken_file = /t");
+  read = CredentialsFromEnvironment(Of({{"PACKHOUSE_CONFIG", file}, {"PACKHOUSE_TOKEN", ""}}));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->token, "");
+  EXPECT_EQ(read->token_file, "");
+}
+
+TEST(CredentialsTest, ACertificateOfOnesOwnMeansTls) {
+  const TemporaryFolder folder;
+  Credentials credentials;
+  credentials.token = "x";
+  credentials.tls_cert = credentials.tls_key = folder.path() + "/pem";
+  WriteText(credentials.tls_cert, "nobody reads it before a connection is made");
+  EXPECT_TRUE(ToGrpc(credentials).ok());
+}
+
 // gRPC prints a header that it cannot send. So what cannot be one is refused before, and not shown.
 TEST(CredentialsTest, ATokenThatNoHeaderCarriesIsNamedAndNotShown) {
   const TemporaryFolder folder;

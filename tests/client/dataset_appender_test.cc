@@ -404,6 +404,19 @@ TEST_F(DatasetAppenderTest, ARefusedChunkEndsItBehindTheAnswersBefore) {
   EXPECT_EQ(server_.service().num_streams(), 1);
 }
 
+// The first request asks what the server knows of the producer.
+TEST_F(DatasetAppenderTest, ARefusedQuestionEndsIt) {
+  DatasetAppenderOptions options = Options();
+  options.dataset = "other";
+  DatasetAppender appender(server_.Channel(), options);
+  const absl::Status refused = absl::NotFoundError("data set 'other'");
+  EXPECT_EQ(appender.Append(1, Chunk(5)), refused);
+  EXPECT_EQ(appender.Append(2, Chunk(5)), refused);
+  EXPECT_EQ(appender.Finish(), refused);
+  EXPECT_THAT(answers_, IsEmpty());
+  EXPECT_EQ(server_.service().num_streams(), 1);
+}
+
 TEST_F(DatasetAppenderTest, WhatAServerMustNotAnswerIsInternal) {
   const std::pair<AppendFault, std::string> cases[] = {
       {AppendFault::kWrongAnswer, "answered chunk 2, awaited was 1"},

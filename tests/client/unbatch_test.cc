@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/widen.h"
 #include "gmock/gmock.h"
@@ -243,6 +244,12 @@ TEST(UnbatchTest, HostileBatchesAreRefused) {
       {"has 5 rows", [](auto& b) { b.mutable_tensors(0)->set_shape(0, 5); }},
       {"has 11 bytes", [](auto& b) { b.mutable_tensors(0)->mutable_data()->pop_back(); }},
       {"has 0 bytes", [](auto& b) { b.mutable_tensors(1)->clear_data(); }},
+      {"tensor 'x' of dtype",
+       [](auto& b) { b.mutable_tensors(0)->set_declared_dtype(v1::DATA_TYPE_INT8); }},
+      {"tensor 'x' has 13 bytes for 6 rows of 2",
+       [](auto& b) { b.mutable_tensors(0)->mutable_data()->push_back('\0'); }},
+      {"tensor 'x' has 14 bytes for 6 rows of 2",
+       [](auto& b) { b.mutable_tensors(0)->mutable_data()->append(2, '\0'); }},
       {"holds the index 2, outside its rows 0 to 2",
        [](auto& b) {
          StoreLittleEndian<int32_t>(2, b.mutable_tensors(1)->mutable_data()->data());
@@ -282,6 +289,25 @@ TEST(UnbatchTest, ASchemaMayReachItsBoundsAndNotPassThem) {
     AddTensor(schema, "x", v1::DATA_TYPE_FLOAT32, {16 + beyond}, "graphs");
     schema.mutable_tensors(0)->set_layout(v1::LAYOUT_ROWS_LAST);
     EXPECT_EQ(ResolveSchema(schema).ok(), beyond == 0);
+  }
+}
+
+TEST(UnbatchTest, IndicesOfOneByteBecomeLocal) {
+  for (const v1::DataType dtype : {v1::DATA_TYPE_INT8, v1::DATA_TYPE_UINT8}) {
+    v1::GraphSchema schema = BatchSchema();
+    schema.mutable_tensors(1)->set_dtype(dtype);
+    v1::Batch batch = PaddedBatch();
+    batch.mutable_tensors(1)->set_dtype(dtype);
+    batch.mutable_tensors(1)->set_data(Bytes<uint8_t>({0, 1, 2, 4, 4, 3, 5, 5}));
+    const absl::StatusOr<v1::GraphChunk> chunk = Unbatch(schema, batch);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->tensors(1).data(), Bytes<uint8_t>({0, 1, 0, 2, 2, 1}));
+    // Below 0, or above all rows.
+    batch.mutable_tensors(1)->set_data(Bytes<uint8_t>({0, 255, 2, 4, 4, 3, 5, 5}));
+    EXPECT_EQ(Unbatch(schema, batch).status(),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "batch: tensor 'edge_index' of graph 0 holds the index ",
+                  dtype == v1::DATA_TYPE_INT8 ? -1 : 255, ", outside its rows 0 to 2")));
   }
 }
 
