@@ -6,10 +6,13 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +22,7 @@
 #include "service/wings/partition/jobs/partition_run.h"
 #include "tests/partition_jobs/jobs_world.h"
 #include "tests/support/accounting.h"
+#include "tests/support/fingerprint.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -214,15 +218,30 @@ TEST_F(PartitionJobsTest, DamagedPartsOfNodesAreNotGiven) {
     return std::string(status.message());
   };
   // Rows begin after the header's line.
-  EXPECT_THAT(says("bare", "parts.npy", "\n", 0, "\x03"), HasSubstr("a node is in no part"));
-  EXPECT_THAT(says("bare", "parts.npy", "'<", 0, "i"), HasSubstr("a part for each node"));
-  // Of DGL's arrays: 48 bytes from the end of a name to its first element.
-  EXPECT_THAT(says("full", "part0/graph.dgl", "orig_id", 48, "\x2c\x01"),
-              HasSubstr("node 0 is none of the graph"));
-  EXPECT_THAT(says("full", "part0/graph.dgl", "orig_id", 48 + 7, "\xff"),
-              HasSubstr("node 0 is none of the graph"));
-  EXPECT_THAT(says("full", "part1/graph.dgl", "orig_id", 48, std::string(1, '\0')),
-              HasSubstr("node 0 is in two parts"));
+  const std::string bare_is = "parts.npy is damaged: ";
+  EXPECT_EQ(says("bare", "parts.npy", "\n", 0, "\x03"), bare_is + "a node is in no part");
+  EXPECT_EQ(says("bare", "parts.npy", "'<", 0, "i"),
+            bare_is + "it does not have a part for each node");
+  EXPECT_EQ(says("bare", "parts.npy", "", 0, "x"),
+            bare_is + "it does not have a part for each node");
+  // Of DGL's arrays: 48 bytes from the end of a name to its first element, 28 to its type.
+  const std::string full_is = "part0/graph.dgl is damaged: ";
+  const std::string no_arrays = full_is + "its nodes have no inner_node, orig_id or _TYPE";
+  EXPECT_EQ(says("full", "part0/graph.dgl", "", 0, "x"),
+            full_is +
+                "at byte 0: the mark of a graph file: dd2e4ff046b4a178 where "
+                "dd2e4ff046b4a13f is expected (hexadecimal)");
+  for (const char* const name : {"inner_node", "orig_id"}) {
+    EXPECT_EQ(says("full", "part0/graph.dgl", std::string(name).substr(0, 5), 0, "x"), no_arrays);
+    const std::string other(1, name[0] == 'i' ? '\0' : '\1');
+    EXPECT_EQ(says("full", "part0/graph.dgl", name, 28, other), no_arrays);
+  }
+  EXPECT_EQ(says("full", "part0/graph.dgl", "orig_id", 48, "\x2c\x01"),
+            full_is + "node 0 is none of the graph");
+  EXPECT_EQ(says("full", "part0/graph.dgl", "orig_id", 48 + 7, "\xff"),
+            full_is + "node 0 is none of the graph");
+  EXPECT_EQ(says("full", "part1/graph.dgl", "orig_id", 48, std::string(1, '\0')),
+            "part1/graph.dgl is damaged: node 0 is in two parts");
 }
 
 TEST_P(PartitionJobsLawTest, CancelledStaysSoUntilItIsAskedForAgain) {
@@ -713,6 +732,41 @@ auto IsNamed(const std::string& name) {
   return testing::Field(&PartitionJobInfo::plan, testing::Field(&PartitionPlan::name, name));
 }
 
+// Adds what is said of the partition `mine`, whatever the folder is called.
+void NoteWords(const PartitionJobs& jobs, const std::string& companion, const std::string& of,
+               std::set<std::string>& told) {
+  const auto note = [&](const std::string& words) {
+    told.insert(absl::StrReplaceAll(absl::StrCat(of, ": ", words), {{companion, "COMPANION"}}));
+  };
+  CheckPartitions("g", companion, [&](const StoredDamage& damage) {
+    note(absl::StrCat(damage.file, " ", damage.what, " ", damage.cost));
+  });
+  note(jobs.List("g").status().ToString());
+  note(jobs.Get("g", "mine").status().ToString());
+  for (const char* const file : {"part0/graph.dgl", "mine.json", "report.json"}) {
+    note(jobs.ReadFile("g", "mine", file, 0, 1).status().ToString());
+  }
+  note(jobs.PartsOf("g", "mine").status().ToString());
+}
+
+void Damage(const std::string& path, const std::string& how) {
+  if (how == "delete") {
+    std::filesystem::remove_all(path);
+    return;
+  }
+  std::string bytes = BytesOf(path);
+  if (how == "empty") bytes.clear();
+  if (how == "cut off") bytes.pop_back();
+  if (how == "change") bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+void ExpectTheseWords(const std::set<std::string>& told) {
+  Fingerprint fingerprint;
+  for (const std::string& words : told) fingerprint.AddAll(words);
+  EXPECT_EQ(fingerprint.value(), 14834050809667754186U) << absl::StrJoin(told, "\n");
+}
+
 // Whatever is deleted, emptied or changed of a partition or of the list is found by name, and the
 // server says so where it matters; nothing of it looks like a partition that never was.
 TEST_F(PartitionJobsTest, DamageIsFoundByNameAndSaid) {
@@ -737,6 +791,7 @@ TEST_F(PartitionJobsTest, DamageIsFoundByNameAndSaid) {
     return files;
   };
   EXPECT_THAT(damages(), testing::IsEmpty());
+  std::set<std::string> told;
   std::vector<std::string> things = {"partition_list", "partitions", "partitions/mine"};
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(companion + "/partitions/mine")) {
@@ -746,21 +801,16 @@ TEST_F(PartitionJobsTest, DamageIsFoundByNameAndSaid) {
   for (const std::string& thing : things) {
     for (const std::string how : {"delete", "empty", "cut off", "change"}) {
       const std::string path = companion + "/" + thing;
-      const bool is_folder = std::filesystem::is_directory(path);
-      if (is_folder && how != "delete") continue;
+      if (std::filesystem::is_directory(path) && how != "delete") continue;
       SCOPED_TRACE(how + " " + thing);
-      std::string bytes = is_folder ? "" : BytesOf(path);
-      if (how == "delete") std::filesystem::remove_all(path);
-      if (how == "empty") bytes.clear();
-      if (how == "cut off") bytes.pop_back();
-      if (how == "change") bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-      if (how != "delete") std::ofstream(path, std::ios::binary) << bytes;
+      Damage(path, how);
       // By its own name, or by those of the files that were in it.
       EXPECT_THAT(damages(), testing::Contains(AnyOf(thing, StartsWith(thing + "/"))));
       Open();
       jobs_->AwaitIdle();
       const auto listed = jobs_->List("g");
       const auto mine = jobs_->Get("g", "mine");
+      NoteWords(*jobs_, companion, how + " " + thing, told);
       if (thing == "partition_list") {
         // Nobody knows which there must be; what is there reads.
         EXPECT_THAT(listed.status(),
@@ -810,6 +860,7 @@ TEST_F(PartitionJobsTest, DamageIsFoundByNameAndSaid) {
       std::filesystem::copy(kept, companion, std::filesystem::copy_options::recursive);
     }
   }
+  ExpectTheseWords(told);
   // What is missing can be given up without a server.
   std::filesystem::remove_all(companion + "/partitions/mine");
   EXPECT_THAT(damages(), testing::ElementsAre("partitions/mine"));
