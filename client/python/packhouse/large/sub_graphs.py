@@ -101,13 +101,8 @@ class SubGraphs:
         is_spec = isinstance(self.spec, (SamplingSpec, str, bytes))
         if not is_spec and not hasattr(self.spec, "SerializeToString"):
             raise TypeError(f"spec: {self.spec!r} is neither a SamplingSpec nor its text or bytes")
-        whole_number(self.seeds_per_graph, "seeds_per_graph")
-        whole_number(self.time_window, "time_window", UINT64_MAX)
         if self.exclude not in _EXCLUDE:
             raise ValueError(f"exclude: {self.exclude!r} is neither 'self' nor 'reverse_types'")
-        for field in ("induced_edge_sets", "readout_columns", "untimed_sets", "reverse_edge_sets"):
-            if isinstance(getattr(self, field), (str, SourceColumn)):
-                raise TypeError(f"{field}: {getattr(self, field)!r} is one, not a list")
 
     def to_proto(self) -> Any:
         """This as a `packhouse.v1.SubGraphs`."""
@@ -275,8 +270,6 @@ class Samples:
     draw_smaller: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sub_graphs, SubGraphs):
-            raise TypeError(f"sub_graphs: {self.sub_graphs!r} is no SubGraphs")
         if self.seeds is not None:
             _check_seeds(self.seeds)
 
