@@ -363,7 +363,11 @@ def appended(number: int, **told: Any) -> Any:
     return dataset_pb2.AppendResponse(num_appended=number, **told)
 
 
-def test_graphs_are_stored_and_all_is_told(stored: Stored, capsys: pytest.CaptureFixture[str]) -> None:
+def test_graphs_are_stored_and_all_is_told(
+    stored: Stored, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(ingest.Progress, "show", lambda _, text: shown.append(text))
     made = dataset(num_graphs=682, state=DatasetState.SEALED)
     stored.there = [error("NOT_FOUND"), dataset(), made]
     words = ["--seal", "--chunk-bytes", "4KiB", "--max-bytes", "1GiB", "--max-rows", "nodes=9", "--producer", "p"]
@@ -376,12 +380,15 @@ def test_graphs_are_stored_and_all_is_told(stored: Stored, capsys: pytest.Captur
         ("create", "d", {"max_bytes": 1 << 30, "max_rows": {"nodes": 9}, "grouped": False, "oversize": "error"}),
         ("get", "d"), ("seal", "d"), ("get", "d"),
     ]  # fmt: skip
-    assert {request.producer_sequence.producer for request in stored.requests} == {"p"}
+    assert [(of.producer, of.sequence) for of in (each.producer_sequence for each in stored.requests)] == [("p", 1), ("p", 2)]
     assert {request.producer_sequence.HasField("forget_after") for request in stored.requests} == {False}
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "d: 682 graphs, 2,048 bytes; sealed"
     assert told[1].startswith("  stored 682 graphs, 0 had been there; 2.7 KiB in ") and told[1].endswith(" MB/s")
+    assert float(told[1].split(" in ")[1].split(" s, ")[0]) < 60
     assert told[2:] == ["  components: nodes"]
+    assert [each.split(" graphs, ")[0] for each in shown] == [" 50.4 %  341 of 682", "100.0 %  682 of 682"]
+    assert all(each.endswith(" MB/s, 0:00:00 left") for each in shown)
 
     # Without a name the producer is one of the content and of the chunks' bytes, for a week.
     stored.calls.clear()
@@ -549,6 +556,6 @@ def test_how_far_it_is_and_how_long_it_takes() -> None:
     run_._stored, run_._present, run_._bytes = 1000, 500, 2_000_000
     assert run_._state(4) == " 25.0 %  1,500 of 2,000 graphs, 0.5 MB/s, 0:00:12 left"
     run_._bytes = 9_000_000
-    assert run_._state(9).endswith("1.0 MB/s, 0:00:00 left")
+    assert run_._state(9) == "100.0 %  1,500 of 2,000 graphs, 1.0 MB/s, 0:00:00 left"
     source.num_graphs = source.num_bytes = 0
     assert run_._state(9) == "1,500 graphs, 1.0 MB/s"

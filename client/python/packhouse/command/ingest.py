@@ -183,7 +183,8 @@ class _Ingest:
         if not source.num_bytes or not done:
             return text
         left = datetime.timedelta(seconds=round(seconds * max(0, source.num_bytes / done - 1)))
-        return f"{100 * done / source.num_bytes:5.1f} %  {text}, {left} left"
+        # The bytes of chunks also name what is in them, those of the source may not.
+        return f"{min(100.0, 100 * done / source.num_bytes):5.1f} %  {text}, {left} left"
 
     def _wait(self, error: Any, seconds: float) -> None:
         """A failure, and when it is tried again."""
