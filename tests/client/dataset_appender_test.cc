@@ -93,6 +93,8 @@ TEST_F(DatasetAppenderTest, WhatTheServerCannotCompareIsNotSent) {
   for (const AppendAnswer& answer : answers_) {
     EXPECT_EQ(answer.is_repetition, answer.sequence <= 10) << answer.sequence;
     EXPECT_EQ(answer.num_graphs, answer.sequence);
+    const uint64_t added = answer.sequence <= 10 ? 0 : answer.sequence == 11 ? 11 : 11 + 12;
+    EXPECT_EQ(answer.num_graphs_of_dataset, 55 + added);
   }
   EXPECT_EQ(append(9),
             absl::AlreadyExistsError(

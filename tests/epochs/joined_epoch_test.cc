@@ -339,8 +339,9 @@ TEST(JoinedEpochTest, PartsOfTooManyBytesAreLeftOut) {
 // its own.
 class LostNodeReader final : public DatasetReader {
  public:
-  // `tensor` has the numbers of nodes. `parts` must outlive it.
-  LostNodeReader(const DatasetReader* parts, size_t part, size_t tensor, int64_t number)
+  // `tensor` has the numbers of nodes; `number` has become `other`. `parts` must outlive it.
+  LostNodeReader(const DatasetReader* parts, size_t part, size_t tensor, int64_t number,
+                 int64_t other)
       : parts_(*parts), part_(part) {
     const StoredGraph graph = parts->Graph(part).value();
     const GraphChunk& chunk = *graph.chunk;
@@ -352,8 +353,7 @@ class LostNodeReader final : public DatasetReader {
     char* const own = (*columns)[tensor].data() + (rows.data() - chunk.column(tensor).data());
     for (size_t i = 0; i < rows.size() / sizeof(number); ++i) {
       if (NumberAt(rows, i) != number) continue;
-      const int64_t before = number - 1;
-      std::memcpy(own + i * sizeof(before), &before, sizeof(before));
+      std::memcpy(own + i * sizeof(other), &other, sizeof(other));
     }
     const std::vector<absl::string_view> views(columns->begin(), columns->end());
     chunk_.emplace(
@@ -395,8 +395,8 @@ TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
         const uint32_t number = SourceAt(sources, i);
         const uint32_t other = links.PartOf(edges.source_set, number);
         if (other == PartLinks::kNone || other == part) continue;
-        const LostNodeReader lost(reader.get(), other, schema.node_sets()[edges.source_set].number,
-                                  number);
+        const size_t numbers = schema.node_sets()[edges.source_set].number;
+        const LostNodeReader lost(reader.get(), other, numbers, number, int64_t{number} - 1);
         EXPECT_THAT(JoinParts(schema, links, lost, {part, other}).status(),
                     StatusIs(absl::StatusCode::kDataLoss,
                              HasSubstr(absl::StrCat("data set 'parts': part ", other,
@@ -408,6 +408,15 @@ TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
             StatusIs(absl::StatusCode::kFailedPrecondition,
                      testing::MatchesRegex("join_parts: not a data set of parts: graph [0-9] has "
                                            "'n[0-9].#number' -?[0-9]+")));
+        // Nor has any a number that none has.
+        if (num_edges % 16 == 0) {
+          for (const int64_t none : {int64_t{-1}, int64_t{1} << 20, INT64_MAX, INT64_MIN}) {
+            const LostNodeReader beyond(reader.get(), other, numbers, number, none);
+            EXPECT_THAT(PartLinks::Read(beyond, schema, Making()).status(),
+                        StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 testing::EndsWith(absl::StrCat(".#number' ", none))));
+          }
+        }
         ++num_edges;
       }
     }

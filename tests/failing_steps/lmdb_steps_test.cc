@@ -86,7 +86,7 @@ class DatasetsWorld final : public StepsWorld {
       PH_ASSIGN_OR_RETURN(const DatasetList list, store_->List(2, token));
       for (const DatasetInfo& listed : list.datasets) {
         PH_ASSIGN_OR_RETURN(const std::string one, ReadOne(listed.name));
-        absl::StrAppend(&all, one, "\n");
+        absl::StrAppend(&all, one, " ", static_cast<int>(listed.state), "\n");
       }
       token = list.next_page_token;
     } while (!token.empty());
@@ -124,6 +124,7 @@ class DatasetsWorld final : public StepsWorld {
 void ExpectTold(const DatasetsWorld::Call& call, absl::StatusCode again = absl::StatusCode::kOk) {
   FailingLmdb failing;
   StepsOptions options;
+  options.most_steps = 400;
   options.again = again;
   ExpectDoneOrNot([&] { return std::make_unique<DatasetsWorld>(call); }, failing, options);
 }

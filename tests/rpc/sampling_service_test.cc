@@ -182,6 +182,7 @@ TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   EXPECT_EQ(made.dataset().num_graphs(), kNodes);
   ASSERT_THAT(told, Not(IsEmpty()));
   EXPECT_EQ(told.back().num_graphs_total(), kNodes);
+  EXPECT_EQ(made.num_graphs(), kNodes);
   EXPECT_EQ(made.dataset().state(), v1::DATASET_STATE_SEALED);
   PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse again, MakeDataset(request));
   EXPECT_EQ(again.dataset().version(), made.dataset().version());

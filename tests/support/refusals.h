@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_TESTS_SUPPORT_REFUSALS_H_
 #define PACKHOUSE_TESTS_SUPPORT_REFUSALS_H_
 
+#include <atomic>
 #include <cstddef>
 
 #include "absl/status/status.h"
@@ -16,7 +17,7 @@ namespace packhouse {
 
 inline constexpr absl::string_view kWhy = "no such luck";
 
-// One request of those that come once it begins.
+// One request of those that come once it begins. Thread-safe.
 class Refusals {
  public:
   explicit Refusals(absl::StatusCode code) : code_(code) {}
@@ -30,13 +31,13 @@ class Refusals {
     ++num_requests_;
     return left_-- == 0 ? absl::Status(code_, kWhy) : absl::OkStatus();
   }
-  int num_requests() const { return num_requests_; }
+  int num_requests() const { return num_requests_.load(); }
   absl::StatusCode code() const { return code_; }
 
  private:
   const absl::StatusCode code_;
-  int left_ = -1;
-  int num_requests_ = 0;
+  std::atomic<int> left_ = -1;
+  std::atomic<int> num_requests_ = 0;
 };
 
 class RefusingKeys final : public KeyValueStore {

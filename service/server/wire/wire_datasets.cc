@@ -88,7 +88,6 @@ void AppendResultToWire(const AppendResult& result, const v1::AppendRequest& req
 }
 
 void DatasetToWire(const DatasetInfo& info, v1::Dataset& wire) {
-  wire.Clear();
   wire.set_name(info.name);
   wire.set_state(StateToWire(info.state));
   if (info.state == DatasetState::kDamaged) return;

@@ -35,7 +35,8 @@ absl::StatusOr<std::vector<uint64_t>> GroupIdsFromWire(const v1::AppendRequest& 
 void AppendResultToWire(const AppendResult& result, const v1::AppendRequest& request,
                         v1::AppendResponse& wire);
 
-// For a kDamaged data set only name and state are set, since nothing else is known.
+// Into a new message. For a kDamaged data set only name and state are set, since nothing else is
+// known.
 void DatasetToWire(const DatasetInfo& info, v1::Dataset& wire);
 void DatasetListToWire(const DatasetList& list, v1::ListDatasetsResponse& wire);
 

@@ -352,6 +352,8 @@ absl::StatusOr<DatasetList> LmdbDatasetStore::List(size_t page_size,
       auto info = ReadInfo(transaction, name);
       if (info.ok()) {
         list.datasets.push_back(*std::move(info));
+      } else if (!absl::IsDataLoss(info.status())) {
+        return info.status();
       } else {
         DatasetInfo& damaged = list.datasets.emplace_back();
         damaged.name = std::string(name);

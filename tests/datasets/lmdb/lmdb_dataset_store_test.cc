@@ -795,7 +795,18 @@ TEST_F(LmdbDatasetStoreTest, FlagsOfPagesInMemoryAreFound) {
 TEST_F(LmdbDatasetStoreTest, NobodyGoesBackByACommit) {
   constexpr size_t kTransactionAt = 16 + 128;
   BuildWorld(folder_.path(), schema_, world_);
-  for (uint64_t commit = 0; commit < 8; ++commit) {
+  for (uint64_t commit = 0; commit < 9; ++commit) {
+    if (commit == 8) {
+      // The list of free pages has several levels: a reader that goes on keeps them.
+      const auto environment = LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28).value();
+      const auto reader =
+          LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kRead).value();
+      for (int i = 0; i < 400; ++i) {
+        auto writer = LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite).value();
+        ASSERT_THAT(writer.Put(TombstoneKey(99), EncodeTombstone("gone")), IsOk());
+        ASSERT_THAT(writer.Commit(), IsOk());
+      }
+    }
     Append(*OpenStore(folder_.path()).value(), world_, schema_, "b", 99 + commit, 10);
     const std::string good = ReadFile(DataFile(folder_.path()));
     for (const size_t page : {0, 1}) {

@@ -624,8 +624,9 @@ TEST_F(ObjectSourceGraphStoreTest, DamageIsFound) {
   EXPECT_THAT(c.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
   PH_ASSERT_OK_AND_ASSIGN(const SourceGraphVerifyReport report, c.store->Verify("g", kGoOnCopying));
   EXPECT_EQ(report.num_damaged, 1U);
-  // Who has it in the cache reads on.
+  // Who has it in the cache reads on, and verifies what is in the store.
   EXPECT_EQ(ReadOf(*b.store, "g"), Given(8));
+  EXPECT_EQ(b.store->Verify("g", kGoOnCopying)->num_damaged, 1U);
   ASSERT_THAT(fake_.Delete(piece, absl::InfiniteFuture()), IsOk());
   EXPECT_THAT(c.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
 }
@@ -1003,6 +1004,12 @@ TEST_F(ObjectSourceGraphStoreTest, QuotasAreOfAllServers) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk_bytes")));
   ASSERT_THAT(a.store->Delete("team/g"), IsOk());
   EXPECT_THAT(Append(quota, "team/h", 2), IsOk());
+  // Who cannot count refuses: there may be more than there may be.
+  b.replica->connection().SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(quota.CountAll(), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_THAT(quota.Create("team/i", schema_, options_),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_THAT(Append(quota, "team/h", 3), StatusIs(absl::StatusCode::kUnavailable, _));
 }
 
 // Whichever call names another graph than there is, another name than can be, or other rows.
