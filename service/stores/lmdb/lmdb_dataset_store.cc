@@ -352,8 +352,8 @@ absl::StatusOr<DatasetList> LmdbDatasetStore::List(size_t page_size,
       auto info = ReadInfo(transaction, name);
       if (info.ok()) {
         list.datasets.push_back(*std::move(info));
-      } else if (!absl::IsDataLoss(info.status())) {
-        return info.status();
+      } else if (!absl::IsDataLoss(info.status()) && !absl::IsNotFound(info.status())) {
+        return info.status();  // Not found: what no call would take for a name.
       } else {
         DatasetInfo& damaged = list.datasets.emplace_back();
         damaged.name = std::string(name);
