@@ -85,8 +85,12 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&enough));
   }
-  void AwaitFinished(Method method, absl::StatusCode code) {
-    const auto done = [this, method, code] { return (finished_[{method, code}] > 0); };
+  void AwaitFinished(Method method, absl::StatusCode code) { AwaitFinished(method, code, code); }
+  // With either.
+  void AwaitFinished(Method method, absl::StatusCode code, absl::StatusCode other) {
+    const auto done = [this, method, code, other] {
+      return finished_[{method, code}] + finished_[{method, other}] > 0;
+    };
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&done));
   }
