@@ -126,8 +126,8 @@ ExitCode RunCheck(const StoreArguments& arguments) {
   return num_damages == 0 ? kExitOk : kExitFailure;
 }
 
-absl::StatusOr<RepairReport> Repair(const StoreArguments& arguments) {
-  RepairReport report;
+// What was done before an error is in the report, too.
+absl::Status Repair(const StoreArguments& arguments, RepairReport& report) {
   if (IsFolder(arguments.folder)) {
     for (const std::string& graph : arguments.dropped_graphs) {
       PH_RETURN_IF_ERROR(DropDamagedGraph(arguments.folder, arguments.graphs, graph));
@@ -142,19 +142,20 @@ absl::StatusOr<RepairReport> Repair(const StoreArguments& arguments) {
   if (arguments.repair_shared) {
     PH_RETURN_IF_ERROR(arguments.repair_shared(arguments.folder, arguments.repair, report));
   }
-  return report;
+  return absl::OkStatus();
 }
 
 ExitCode RunRepair(const StoreArguments& arguments) {
-  const auto report = Repair(arguments);
-  if (!report.ok()) return Fail(report.status());
-  for (const std::string& done : report->done) std::cout << done << '\n';
-  for (const std::string& job : report->lost_jobs) {
+  RepairReport report;
+  const absl::Status repaired = Repair(arguments, report);
+  for (const std::string& done : report.done) std::cout << done << '\n';
+  for (const std::string& job : report.lost_jobs) {
     std::cout << "lost: job '" << job << "'; its trainers begin anew, or go on from a cursor\n";
   }
+  if (!repaired.ok()) return Fail(repaired);
   std::cout << arguments.folder << ": "
-            << (report->is_changed ? "repaired"
-                                   : "nothing to repair in the ledger, and nothing is missing")
+            << (report.is_changed ? "repaired"
+                                  : "nothing to repair in the ledger, and nothing is missing")
             << '\n';
   return kExitOk;
 }

@@ -15,11 +15,11 @@ absl::StatusOr<VerifyReport> VerifyDataset(
     PH_RETURN_IF_ERROR(verification.Check(record, environment.BytesOnDisk(record.bytes.size())));
   }
   // What cannot be read now is no damage.
-  for (const absl::Status& read :
-       {environment.CheckFiles(), opened.producers, opened.histogram.status()}) {
+  const absl::Status files = environment.CheckFiles();
+  for (const absl::Status& read : {files, opened.producers, opened.histogram.status()}) {
     if (!read.ok() && !absl::IsDataLoss(read)) return read;
   }
-  verification.Disagree(environment.CheckFiles());
+  verification.Disagree(files);
   verification.Disagree(opened.producers);
   return verification.Finish(opened.histogram, opened.state.totals);
 }

@@ -748,6 +748,17 @@ TEST_F(ClusterRepairTest, ALostJobBeginsAnew) {
   }
 }
 
+TEST_F(ClusterRepairTest, AJobIsGivenUpBesideADamagedMark) {
+  FillAndEnd();
+  Put(std::string(JobKeys::kMark), "?");
+  Put(JobKeys("replaced").log().head, "?");
+  const Repaired repaired = Repair(false);
+  EXPECT_THAT(repaired.status, IsOk());
+  EXPECT_THAT(repaired.report.lost_jobs, ElementsAre("replaced"));
+  EXPECT_THAT(repaired.report.done, SizeIs(2));
+  EXPECT_EQ(Check().all(), "");
+}
+
 TEST_F(ClusterRepairTest, ServersMustNotRun) {
   FillAndEnd();
   Delete(std::string(kStoreTotalsKey));

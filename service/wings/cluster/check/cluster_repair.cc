@@ -42,7 +42,12 @@ class ClusterRepair {
     for (int round = 0; !is_sound && round < kMaxRounds; ++round) {
       PH_ASSIGN_OR_RETURN(const KeyDamages::Found found, Find());
       PH_RETURN_IF_ERROR(CheckMayBeGivenUp(found));
-      for (const auto& [place, damage] : found) PH_RETURN_IF_ERROR(Mend(damage));
+      // Jobs last: each raises the mark, which may have to be put right itself.
+      for (const bool is_job : {false, true}) {
+        for (const auto& [place, damage] : found) {
+          if (damage.job.empty() != is_job) PH_RETURN_IF_ERROR(Mend(damage));
+        }
+      }
       is_sound = found.empty();
     }
     if (!is_sound) {
@@ -124,12 +129,13 @@ class ClusterRepair {
                                          : absl::StrCat("it costs ", damage.damage.cost));
       return absl::OkStatus();
     }
+    std::vector<std::string>& lost = report_.lost_jobs;
+    // Otherwise it is another record of the same log.
+    if (std::find(lost.begin(), lost.end(), damage.job) == lost.end()) {
+      PH_RETURN_IF_ERROR(GiveUp(damage.job));
+      lost.push_back(damage.job);
+    }
     Done(damage.damage, absl::StrCat("it costs ", damage.damage.cost));
-    // Another record of the same log.
-    const auto& lost = report_.lost_jobs;
-    if (std::find(lost.begin(), lost.end(), damage.job) != lost.end()) return absl::OkStatus();
-    PH_RETURN_IF_ERROR(GiveUp(damage.job));
-    report_.lost_jobs.push_back(damage.job);
     return absl::OkStatus();
   }
 
