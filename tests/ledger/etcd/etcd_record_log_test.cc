@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -451,10 +452,38 @@ TEST(EtcdRecordLogTest, ALogThatHasFailedIsRefusedEverything) {
   PH_ASSERT_OK_AND_ASSIGN(const auto owner, EtcdRecordLog::OwnerOf(process, "a/job"));
   EXPECT_EQ(owner->revision, kept.log->owner_revision());
   EXPECT_EQ(owner->lease, lease.id);
+  // One that there was no memory for in the middle of a write.
+  PH_ASSERT_OK_AND_ASSIGN(const auto torn, cluster.Acquire(process, lease.id, "here:1"));
+  process.SetFaults([]() -> StoreFault { throw std::bad_alloc(); });
+  EXPECT_THAT(torn.log->Append({"b"}), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  process.SetFaults(nullptr);
+  expect_refused(*torn.log, torn.log->failure());
   process.SetFaults([] { return StoreFault::kRequestLost; });
   EXPECT_THAT(
       cluster.Acquire(process, lease.id, "here:1"),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("after 4 tries it is not known who")));
+}
+
+// Says that there is an owner, and no key of it.
+class SenselessStore final : public KeyValueStore {
+ public:
+  absl::StatusOr<RangeResult> Range(const KeyRange&, size_t, Revision) override {
+    return RangeResult();
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    return TransactionResult{false, 1, std::vector<RangeResult>(transaction.otherwise.size())};
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return StoreLease{1, length};
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId) override { return kLease; }
+  absl::Status RevokeLease(LeaseId) override { return absl::OkStatus(); }
+};
+
+TEST(EtcdRecordLogTest, AnAnswerWithoutSenseIsRefused) {
+  SenselessStore store;
+  EXPECT_THAT(EtcdRecordLog::Acquire(&store, {"job", "here:1", "1", 1}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("'job'")));
 }
 
 // What is stored is as docs/storage-format.md says, and each record that is cut off is found.
