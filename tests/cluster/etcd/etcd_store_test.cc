@@ -2,6 +2,7 @@
 #include "service/wings/cluster/etcd/etcd_store.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "etcd/rpc.grpc.pb.h"
 #include "gmock/gmock.h"
@@ -308,13 +310,25 @@ class UsersOnly final : public etcdserverpb::KV::Service, public etcdserverpb::A
   int num_tokens() const { return num_tokens_; }
   void Expire() { is_expired_ = true; }
 
+  // Of who has not the last token.
+  grpc::Status refusal = {grpc::StatusCode::UNAUTHENTICATED, "invalid auth token"};
+  // An expired token stays so, whatever comes next.
+  std::atomic<bool> takes_no_other = false;
+  // Says nothing to who wants a token before that is let go.
+  std::atomic<bool> is_silent = false;
+  absl::Notification let_go;
+  // Cannot give out tokens now.
+  std::atomic<bool> is_away = false;
+
   grpc::Status Authenticate(grpc::ServerContext* /*context*/,
                             const etcdserverpb::AuthenticateRequest* request,
                             etcdserverpb::AuthenticateResponse* response) override {
+    if (is_silent) let_go.WaitForNotification();
+    if (is_away) return {grpc::StatusCode::INTERNAL, "no leader"};
     if (request->name() != "packhouse" || request->password() != "secret") {
       return {grpc::StatusCode::INVALID_ARGUMENT, "authentication failed"};
     }
-    is_expired_ = false;
+    if (!takes_no_other) is_expired_ = false;
     response->set_token(Token(++num_tokens_));
     return grpc::Status::OK;
   }
@@ -324,7 +338,7 @@ class UsersOnly final : public etcdserverpb::KV::Service, public etcdserverpb::A
     const bool has_token =
         !is_expired_ && shown != context->client_metadata().end() &&
         absl::string_view(shown->second.data(), shown->second.size()) == Token(num_tokens_);
-    if (!has_token) return {grpc::StatusCode::UNAUTHENTICATED, "invalid auth token"};
+    if (!has_token) return refusal;
     response->mutable_header()->set_revision(1);
     return grpc::Status::OK;
   }
@@ -353,7 +367,33 @@ TEST(EtcdUsersTest, ATokenServesUntilItExpires) {
     for (int call = 0; call < 3; ++call) EXPECT_THAT(store->Get("a"), IsOk());
     EXPECT_EQ(users.num_tokens(), times);
     users.Expire();
+    if (times == 2) users.refusal = {grpc::StatusCode::INVALID_ARGUMENT, "auth store is old"};
   }
+  // One that is never good is asked for once a call; other refusals have nothing to do with it.
+  users.takes_no_other = true;
+  EXPECT_THAT(store->Get("a"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is old")));
+  EXPECT_EQ(users.num_tokens(), 4);
+  users.refusal = {grpc::StatusCode::PERMISSION_DENIED, "not yours"};
+  EXPECT_THAT(store->Get("a"), StatusIs(absl::StatusCode::kPermissionDenied, _));
+  EXPECT_EQ(users.num_tokens(), 4);
+  users.takes_no_other = false;
+  users.refusal = {grpc::StatusCode::UNAUTHENTICATED, "invalid auth token"};
+  // One that gives no token is passed over.
+  UsersOnly away(folder.path());
+  away.is_away = true;
+  options.endpoints = {away.address(), users.address()};
+  PH_ASSERT_OK_AND_ASSIGN(const auto both, EtcdStore::Make(options));
+  EXPECT_THAT(both->Get("a"), IsOk());
+  options.endpoints = {away.address()};
+  PH_ASSERT_OK_AND_ASSIGN(const auto alone, EtcdStore::Make(options));
+  EXPECT_THAT(alone->Get("a"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no leader")));
+  away.is_silent = true;
+  options.timeout = absl::Milliseconds(300);
+  PH_ASSERT_OK_AND_ASSIGN(const auto hasty, EtcdStore::Make(options));
+  EXPECT_THAT(hasty->Get("a"), StatusIs(absl::StatusCode::kUnavailable, _));
+  away.let_go.Notify();
+  options.endpoints = {users.address()};
+  options.timeout = absl::Seconds(20);
   options.password = "sesame";
   PH_ASSERT_OK_AND_ASSIGN(const auto stranger, EtcdStore::Make(options));
   EXPECT_THAT(stranger->Get("a"),
@@ -380,11 +420,17 @@ class OneAnswer final : public etcdserverpb::KV::Service, public etcdserverpb::L
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   int num_asked() const { return num_asked_; }
 
-  grpc::Status Range(grpc::ServerContext* /*context*/,
-                     const etcdserverpb::RangeRequest* /*request*/,
+  std::string value;  // Of each key; empty: there is none.
+
+  grpc::Status Range(grpc::ServerContext* /*context*/, const etcdserverpb::RangeRequest* request,
                      etcdserverpb::RangeResponse* response) override {
     ++num_asked_;
     response->mutable_header()->set_revision(1);
+    if (!value.empty()) {
+      auto& found = *response->add_kvs();
+      found.set_key(request->key());
+      found.set_value(value);
+    }
     return answer_;
   }
   grpc::Status Txn(grpc::ServerContext* /*context*/, const etcdserverpb::TxnRequest* /*request*/,
@@ -447,7 +493,32 @@ TEST(EtcdEndpointsTest, AnotherOneIsAskedUnlessTheQuestionIsRefused) {
               is_refusal ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kOk);
     EXPECT_EQ(first.num_asked(), 1);
     EXPECT_EQ(second.num_asked(), is_refusal ? 0 : 1);
+    // A change is sent once; the next call asks another one, too.
+    PH_ASSERT_OK_AND_ASSIGN(const auto other, EtcdStore::Make(options));
+    const Transaction put = {{}, {Operation::Put("k", "v")}, {}};
+    EXPECT_EQ(other->Commit(put).status().code(),
+              is_refusal ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown);
+    EXPECT_EQ(first.num_asked(), 2);
+    EXPECT_EQ(other->Get("a").status().ok(), !is_refusal);
+    EXPECT_EQ(first.num_asked(), is_refusal ? 3 : 2);
+    EXPECT_EQ(second.num_asked(), is_refusal ? 0 : 2);
   }
+}
+
+// Whatever the environment says of proxies, and however long an answer is.
+TEST(EtcdEndpointsTest, AnyAnswerComesByNoProxy) {
+  ::setenv("http_proxy", "http://127.0.0.1:1", 1);
+  OneAnswer server(grpc::Status::OK);
+  server.value = std::string(5 << 20, 'v');
+  EtcdOptions options;
+  options.endpoints = {server.address()};
+  options.timeout = absl::Seconds(60);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, EtcdStore::Make(options));
+  PH_ASSERT_OK_AND_ASSIGN(const auto read, store->Get("a"));
+  ::unsetenv("http_proxy");
+  EXPECT_TRUE(read->value == server.value);
+  options.endpoints.clear();
+  EXPECT_THAT(EtcdStore::Make(options), StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
 // What may have changed something is told so; what changes nothing is not.
