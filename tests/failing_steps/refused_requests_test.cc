@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
@@ -379,9 +380,11 @@ struct CompanionWorld : GraphWorld {
     EXPECT_TRUE(Upload(*of_others, whole).ok());
     whole = *of_others->Find(graph, "whole");
   }
-  absl::Status Upload(ObjectCompanions& by, const SharedCompanion& companion) {
+  absl::Status Upload(
+      ObjectCompanions& by, const SharedCompanion& companion,
+      absl::FunctionRef<bool()> goes_on = [] { return true; }) {
     return by.Upload(companion, folder.path(), {{{"file", bytes.size(), Crc32c(bytes)}}, "summary"},
-                     [] { return true; });
+                     goes_on);
   }
   // What others have then.
   Answer Seen(const std::string& name) {
@@ -426,6 +429,13 @@ TEST(RefusedRequestsTest, OfCompanions) {
        }},
       {"upload",
        [](World& w) -> Answer {
+         PH_RETURN_IF_ERROR(w.Upload(*w.companions, w.begun));
+         return w.Seen("begun");
+       }},
+      {"upload that others have begun",
+       [](World& w) -> Answer {
+         int left = 2;
+         w.Upload(*w.of_others, w.begun, [&] { return --left > 0; }).IgnoreError();
          PH_RETURN_IF_ERROR(w.Upload(*w.companions, w.begun));
          return w.Seen("begun");
        }},

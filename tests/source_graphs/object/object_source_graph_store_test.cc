@@ -1,13 +1,17 @@
 // The laws of source graphs that servers share over an object store.
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +22,10 @@
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
 #include "service/base/seeded_random.h"
+#include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/joined_objects.h"
 #include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
@@ -38,13 +44,14 @@ using ::testing::HasSubstr;
 
 constexpr auto kGoOnCopying = [](const SourceGraphProgress&) { return true; };
 
-// Does something of a test's before each Put of a piece.
+// Does something of a test's before each Put of a piece, each Get of one, and one of a manifest.
 class WatchedStore final : public ObjectStore {
  public:
   explicit WatchedStore(ObjectStore* store) : store_(store) {}
 
   std::function<void()> before_piece;
   std::function<void()> before_get_of_piece;
+  std::function<void()> before_get_of_manifest;
 
   absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
     if (before_piece && key.find("/p/") != absl::string_view::npos) before_piece();
@@ -53,6 +60,9 @@ class WatchedStore final : public ObjectStore {
   absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
                    absl::Time deadline) override {
     if (before_get_of_piece && key.find("/p/") != absl::string_view::npos) before_get_of_piece();
+    if (before_get_of_manifest && key.find("/m/") != absl::string_view::npos) {
+      std::exchange(before_get_of_manifest, nullptr)();
+    }
     return store_->Get(key, range, sink, deadline);
   }
   absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
@@ -135,6 +145,11 @@ class ObjectSourceGraphStoreTest : public testing::Test {
     ObjectSweeper::Options options;
     options.min_age = min_age;
     return SourceGraphSweeper(server.replica->engines(), options).Run();
+  }
+  // Of all that the store has.
+  uint64_t TotalBytes() {
+    const auto read = Start().replica->connection().Get(kStoreTotalsKey);
+    return DecodeObjectTotals(read.value()->value)->num_bytes;
   }
   std::vector<std::string> Objects() {
     std::vector<std::string> names;
@@ -409,7 +424,10 @@ TEST_F(ObjectSourceGraphStoreTest, OneServerBuildsAGraphAndAllReadIt) {
   EXPECT_THAT(Seal(*b.store, "g"), is_refused);
   EXPECT_THAT(b.store->Verify("g", kGoOnCopying), is_refused);
   EXPECT_THAT(b.store->Open("g"), StatusIs(absl::StatusCode::kFailedPrecondition, _));
-  EXPECT_EQ(b.store->Get("g")->state, SourceGraphState::kOpen);
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo open, b.store->Get("g"));
+  EXPECT_EQ(open.state, SourceGraphState::kOpen);
+  EXPECT_THAT(open.num_nodes, testing::ElementsAre(0U, 0U));
+  EXPECT_THAT(open.num_edges, testing::ElementsAre(0U, 0U, 0U, 0U));
   EXPECT_GT(a.store->Get("g")->num_edges[0], 0U);
   EXPECT_TRUE(Append(*a.store, "g", 3)->is_repetition);
   EXPECT_TRUE(a.store->Verify("g", kGoOnCopying)->ok());
@@ -1173,6 +1191,184 @@ TEST_F(ObjectSourceGraphStoreTest, OthersMayBeFaster) {
                 StatusIs(absl::StatusCode::kNotFound, "source graph 'g': there is none"));
     watched_.before_get_of_piece = nullptr;
     a.store->Delete("g").IgnoreError();
+  }
+}
+
+// Whoever opens it at the same moment: there is one map of it.
+TEST_F(ObjectSourceGraphStoreTest, ThoseThatOpenAGraphAtOnceShareIt) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 1);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  std::shared_ptr<const StoredSourceGraph> faster;
+  watched_.before_get_of_manifest = [&] { faster = a.store->Open("g").value(); };
+  PH_ASSERT_OK_AND_ASSIGN(const auto opened, a.store->Open("g"));
+  EXPECT_EQ(opened, faster);
+}
+
+// Also in the threads that help to fetch.
+TEST_F(ObjectSourceGraphStoreTest, AGraphThatThereIsNoMemoryForIsOpenedLater) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 1);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  watched_.before_get_of_piece = [] { throw std::bad_alloc(); };
+  EXPECT_THAT(a.store->Open("g"), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  watched_.before_get_of_piece = nullptr;
+  EXPECT_EQ(ReadOf(*a.store, "g"), Given(1));
+}
+
+// What others put while this one is put counts. What was put when nothing was counted takes nothing
+// away from the rest.
+TEST_F(ObjectSourceGraphStoreTest, TheBoundHoldsWhoeverComesMeanwhile) {
+  Server uncounted = Start("c");
+  Fill(*uncounted.store, "old", 3);
+  ASSERT_THAT(Seal(*uncounted.store, "old"), IsOk());
+  const uint64_t bytes = uncounted.store->Get("old")->num_bytes;
+  max_bytes_ = bytes + bytes / 2;
+  Server a = Start("a");
+  Server b = Start("b");
+  Fill(*a.store, "g", 1);
+  Fill(*b.store, "h", 2);
+  watched_.before_piece = [&] {
+    watched_.before_piece = nullptr;
+    ASSERT_THAT(Seal(*b.store, "h"), IsOk());
+  };
+  EXPECT_THAT(Seal(*a.store, "g"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'g'")));
+  EXPECT_EQ(TotalBytes(), b.store->Get("h")->num_bytes);
+  EXPECT_EQ(a.store->Get("g")->state, SourceGraphState::kSealing);
+  ASSERT_THAT(b.store->Delete("h"), IsOk());
+  EXPECT_EQ(TotalBytes(), 0U);
+  ASSERT_THAT(b.store->Delete("old"), IsOk());
+  EXPECT_EQ(TotalBytes(), 0U);
+  EXPECT_THAT(Seal(*a.store, "g"), IsOk());
+}
+
+// Its pieces are more than one answer lists. Also by another process, nothing is sent twice.
+TEST_F(ObjectSourceGraphStoreTest, AnUploadOfManyPiecesGoesOn) {
+  const Server a = Start();
+  const ObjectEngines engines = a.replica->engines();
+  constexpr uint64_t kPieces = ObjectStore::kMaxListed + 100;
+  uint64_t num_read = 0;
+  const auto put = [&](PieceUpload& upload) {
+    return upload.Put(
+        upload.Begin().value(),
+        [&](uint64_t from, uint64_t to) {
+          ++num_read;
+          return std::string(to - from, static_cast<char>(from));
+        },
+        [](uint64_t) { return true; });
+  };
+  PieceUpload first(engines, {8, 0}, "it", {"key", 1}, 8 * kPieces);
+  ASSERT_THAT(put(first), IsOk());
+  EXPECT_EQ(first.num_old_bytes(), 0U);
+  ASSERT_THAT(put(first), IsOk());
+  EXPECT_EQ(num_read, kPieces);
+  PieceUpload next(engines, {8, 0}, "it", {"key", 1}, 8 * kPieces);
+  const uint64_t before = fake_.num_puts();
+  ASSERT_THAT(put(next), IsOk());
+  EXPECT_EQ(next.num_old_bytes(), 8 * kPieces);
+  EXPECT_EQ(next.pieces().crcs, first.pieces().crcs);
+  EXPECT_EQ(fake_.num_puts(), before + 1);  // It says that it goes on.
+}
+
+// What checksums say nothing of is looked at, too; of long arrays, each block.
+TEST_F(ObjectSourceGraphStoreTest, ACopyIsCheckedBlockByBlockAndAsAGraph) {
+  auto files = Files("from");
+  Fill(*files, "g", 1);
+  ASSERT_THAT(Seal(*files, "g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SealedSourceGraph sealed, files->OpenSealed("g"));
+  // With other bytes in one array, or with one more.
+  const auto with = [&](const std::string& name, const std::string& bytes) {
+    auto manifest = std::make_shared<GraphManifest>(*sealed.manifest);
+    MappedSourceGraph::Arrays arrays;
+    std::erase_if(manifest->arrays, [&](const ArrayInfo& array) { return array.name == name; });
+    for (const ArrayInfo& array : manifest->arrays) {
+      arrays[array.name] = sealed.graph->array(array.name);
+    }
+    ArrayInfo& changed = manifest->arrays.emplace_back();
+    changed = {name, bytes.size(), {}};
+    for (size_t at = 0; at < bytes.size(); at += ArrayInfo::kBlockBytes) {
+      changed.block_crcs.push_back(
+          Crc32c(absl::string_view(bytes).substr(at, ArrayInfo::kBlockBytes)));
+    }
+    arrays[name] = bytes;
+    auto graph = MappedSourceGraph::OfArrays(std::move(arrays), nullptr, sealed.graph->info(),
+                                             std::make_shared<SealedChecks>("g", *manifest));
+    return SealedSourceGraph{sealed.definition, manifest, graph.value()};
+  };
+  Server server = Start();
+  const std::string name = AdjacencyArray(0, true, kNeighboursPart);
+  std::string neighbours(sealed.graph->array(name));
+  neighbours.replace(0, 4, "\xff\xff\xff\xff");
+  ASSERT_THAT(server.store->CopyIn(with(name, neighbours), kGoOnCopying), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphVerifyReport report,
+                          server.store->Verify("g", kGoOnCopying));
+  ASSERT_EQ(report.num_damaged, 1U);
+  EXPECT_THAT(report.damaged[0], StatusIs(absl::StatusCode::kDataLoss, _));
+  ASSERT_THAT(server.store->Delete("g"), IsOk());
+
+  std::string bytes(2 * ArrayInfo::kBlockBytes + 5, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 / 5);
+  const SealedSourceGraph good = with("long", bytes);
+  for (size_t block = 0; block < 3; ++block) {
+    auto manifest = std::make_shared<GraphManifest>(*good.manifest);
+    manifest->arrays.back().block_crcs[block] ^= 1;
+    EXPECT_THAT(
+        server.store->CopyIn({good.definition, manifest, good.graph}, kGoOnCopying),
+        StatusIs(absl::StatusCode::kDataLoss,
+                 HasSubstr(absl::StrCat(
+                     "array long, bytes ", block * ArrayInfo::kBlockBytes, " to ",
+                     std::min((block + 1) * ArrayInfo::kBlockBytes, uint64_t{bytes.size()})))));
+  }
+  ASSERT_THAT(server.store->CopyIn(good, kGoOnCopying), IsOk());
+  EXPECT_TRUE(server.store->OpenSealed("g")->graph->array("long") == bytes);
+}
+
+class SomeBytes final : public MappedObject {
+ public:
+  explicit SomeBytes(absl::string_view bytes) : bytes_(bytes) {}
+  absl::string_view bytes() const override { return bytes_; }
+
+ private:
+  const absl::string_view bytes_;
+};
+
+// One behind the other, and nothing is left of them in the process' addresses.
+TEST_F(ObjectSourceGraphStoreTest, ObjectsAreJoinedOrRefused) {
+  Server server = Start();
+  const auto map = [](char fill, int flags) {
+    void* const begin =
+        ::mmap(nullptr, kArrayAlignment, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(begin, MAP_FAILED);
+    std::memset(begin, fill, kArrayAlignment);
+    return absl::string_view(static_cast<const char*>(begin), kArrayAlignment);
+  };
+  const auto join = [&](const std::vector<absl::string_view>& parts) {
+    JoinedObjects::Objects objects;
+    for (const absl::string_view part : parts) objects.push_back(std::make_shared<SomeBytes>(part));
+    return JoinedObjects::Join(std::move(objects), server.replica->cache());
+  };
+  const absl::string_view a = map('a', MAP_SHARED);
+  const absl::string_view b = map('b', MAP_SHARED);
+  char* joined = nullptr;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto both, join({a, b}));
+    EXPECT_TRUE(both->bytes() == absl::StrCat(a, b));
+    joined = const_cast<char*>(both->bytes().data());
+  }
+  unsigned char pages[2];
+  for (const uint64_t at : {uint64_t{0}, kArrayAlignment}) {
+    EXPECT_EQ(::mincore(joined + at, kArrayAlignment, pages), -1);
+  }
+  // Only of a shared map there can be a second one; and more than all addresses.
+  const absl::string_view alone = map('c', MAP_PRIVATE);
+  const absl::string_view endless(a.data(), size_t{1} << 60);
+  for (const absl::string_view bad : {alone, endless}) {
+    EXPECT_THAT(join({a, bad}), StatusIs(absl::StatusCode::kResourceExhausted,
+                                         HasSubstr(absl::StrCat(a.size() + bad.size(), " bytes"))));
+  }
+  for (const absl::string_view part : {a, b, alone}) {
+    ::munmap(const_cast<char*>(part.data()), part.size());
   }
 }
 
