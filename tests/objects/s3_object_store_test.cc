@@ -31,8 +31,10 @@ namespace {
 using ::testing::_;
 using ::testing::HasSubstr;
 
-// Answers each request with the next text of a list, one a connection; an empty text is no answer
-// until the server ends.
+constexpr char kBreaksOff[] = "-";
+
+// Answers each request with the next text of a list, one a connection, unless the answer says
+// "keep-alive"; an empty text is no answer until the server ends, and kBreaksOff none at all.
 class ScriptedServer {
  public:
   explicit ScriptedServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
@@ -66,8 +68,9 @@ class ScriptedServer {
   }
 
   void Serve() {
+    int connection = -1;
     for (const std::string& answer : answers_) {
-      const int connection = ::accept(listener_, nullptr, nullptr);
+      if (connection < 0) connection = ::accept(listener_, nullptr, nullptr);
       if (connection < 0) return;
       std::string request;
       char buffer[4096];
@@ -87,13 +90,16 @@ class ScriptedServer {
       }
       requests_.push_back(std::move(request));
       if (answer.empty()) {
-        open_.push_back(connection);
+        open_.push_back(std::exchange(connection, -1));
         continue;
       }
-      EXPECT_EQ(::write(connection, answer.data(), answer.size()),
-                static_cast<ssize_t>(answer.size()));
-      ::close(connection);
+      if (answer != kBreaksOff) {
+        EXPECT_EQ(::write(connection, answer.data(), answer.size()),
+                  static_cast<ssize_t>(answer.size()));
+      }
+      if (!absl::StrContains(answer, "keep-alive")) ::close(std::exchange(connection, -1));
     }
+    if (connection >= 0) ::close(connection);
   }
 
   const std::vector<std::string> answers_;
@@ -135,7 +141,7 @@ class S3ObjectStoreTest : public ::testing::Test {
 // Who asks is signed for; keys are below the prefix, in the path.
 TEST_F(S3ObjectStoreTest, RequestsAreSigned) {
   ScriptedServer server({Answer("200 OK", "value")});
-  EXPECT_EQ(Read(*Store(server.endpoint())).value(), "value");
+  EXPECT_EQ(Read(*Store(server.endpoint() + "/")).value(), "value");
   ASSERT_EQ(server.Requests().size(), 1U);
   const std::string request = server.Requests()[0];
   EXPECT_THAT(request, testing::StartsWith("GET /bucket/pre/fix/key HTTP/1.1\r\n"));
@@ -233,6 +239,48 @@ TEST_F(S3ObjectStoreTest, AListingThatBeginsAnewIsRefused) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("do not come after")));
   EXPECT_THAT(store->List("b", "", 0, Soon()),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("do not begin as asked for")));
+}
+
+// Nothing is sent: there is no server.
+TEST_F(S3ObjectStoreTest, WhatCannotBeAskedIsRefused) {
+  const auto store = Store("http://127.0.0.1:1");
+  const auto sink = [](absl::string_view) { return absl::OkStatus(); };
+  const auto expect = [&](absl::StatusCode code, absl::string_view key, absl::Time deadline) {
+    EXPECT_THAT(store->Put(key, "value", deadline), StatusIs(code, _));
+    EXPECT_THAT(store->Get(key, {}, sink, deadline), StatusIs(code, _));
+    EXPECT_THAT(store->Delete(key, deadline), StatusIs(code, _));
+    EXPECT_THAT(store->List(key, "", 0, deadline), StatusIs(code, _));
+    EXPECT_THAT(store->List("", key, 0, deadline), StatusIs(code, _));
+  };
+  expect(absl::StatusCode::kUnavailable, "a", Soon());
+  expect(absl::StatusCode::kInvalidArgument, "a b", Soon());
+  expect(absl::StatusCode::kDeadlineExceeded, "a", clock_.Now());
+}
+
+// On a connection that the store closes before it answers; on another one it comes whole.
+TEST_F(S3ObjectStoreTest, ABodyIsSentAgain) {
+  const std::string kept = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server({kept, kBreaksOff, Answer("200 OK", "")});
+  const auto store = Store(server.endpoint());
+  const std::string body(3000, 'b');
+  EXPECT_THAT(store->Put("first", "1", Soon()), IsOk());
+  EXPECT_THAT(store->Put("second", body, Soon()), IsOk());
+  ASSERT_EQ(server.Requests().size(), 3U);
+  for (const size_t i : {1, 2}) {
+    EXPECT_THAT(server.Requests()[i], testing::StartsWith("PUT /bucket/pre/fix/second"));
+    EXPECT_THAT(server.Requests()[i], testing::EndsWith("\r\n\r\n" + body));
+  }
+}
+
+// However long; and nothing of it once it is longer than any listing.
+TEST_F(S3ObjectStoreTest, AListingHasABound) {
+  std::string listing = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+  listing.resize(8 << 20, ' ');
+  ScriptedServer server({Answer("200 OK", listing), Answer("200 OK", listing + " ")});
+  const auto store = Store(server.endpoint());
+  EXPECT_THAT(store->List("", "", 0, Soon()), IsOk());
+  EXPECT_THAT(store->List("", "", 0, Soon()),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("8388608 bytes")));
 }
 
 // What a sink throws for lack of memory ends the call, not the program.
