@@ -201,7 +201,8 @@ class MutantBuilds:
 
     def _faster(self, command: list[str]) -> list[str]:
         # What is mutated may be unused.
-        command = [*(each for each in command if each not in ("-Werror", "-Winvalid-pch")), "-w"]
+        # Both forms of an operator are computed, and one of them may overflow.
+        command = [*(each for each in command if each not in ("-Werror", "-Winvalid-pch")), "-w", "-fwrapv"]
         if "-include" not in command:
             return command
         at = command.index("-include") + 1

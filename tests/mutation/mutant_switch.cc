@@ -30,6 +30,7 @@ struct Variables {
   int active = 0;
   const char* reached = nullptr;
   const int* test = nullptr;
+  bool notes_once = false;
 };
 
 const Variables& Read() {
@@ -38,6 +39,7 @@ const Variables& Read() {
     if (const char* const text = std::getenv("PACKHOUSE_MUTANT")) read.active = std::atoi(text);
     read.reached = std::getenv("PACKHOUSE_MUTANT_REACHED");
     if (read.reached != nullptr) read.test = SharedTest(read.reached);
+    read.notes_once = std::getenv("PACKHOUSE_MUTANT_ONCE") != nullptr;
     return read;
   }();
   return variables;
@@ -72,6 +74,7 @@ bool Ask(int number) {
     Note(variables.reached, test, number);
     errno = error;
   }
+  if (variables.notes_once) __atomic_store_n(&states[number], kOff, __ATOMIC_RELAXED);
   return is_on;
 }
 

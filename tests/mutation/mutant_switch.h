@@ -2,7 +2,7 @@
 //
 // PACKHOUSE_MUTANT is the number of the mutant that is switched on in a process; none is without
 // it. With PACKHOUSE_MUTANT_REACHED, each switch that is asked is noted there, with the test that
-// runs then. mutations.py writes the switches, see mutant_builds.py.
+// runs then; with PACKHOUSE_MUTANT_ONCE too, only with the first. mutations.py writes the switches, see mutant_builds.py.
 
 #ifndef PACKHOUSE_TESTS_MUTATION_MUTANT_SWITCH_H_
 #define PACKHOUSE_TESTS_MUTATION_MUTANT_SWITCH_H_
@@ -12,7 +12,8 @@ namespace packhouse_mutant {
 inline constexpr int kMostMutants = 1 << 16;
 
 // Of each mutant: 0 until it is asked, then kOff or kOn; it stays 0 while it is noted what is
-// reached.
+// reached. Where both forms come to the same, none is asked: a test that meets only such a case
+// cannot see the mutant.
 inline constexpr unsigned char kOff = 1;
 inline constexpr unsigned char kOn = 2;
 extern unsigned char states[kMostMutants];
@@ -32,6 +33,16 @@ struct Half {
   const A& a;
 };
 
+// What an operator makes of its sides: the mutant's, if it is on.
+template <class Before, class After>
+Before Either(int number, Before before, const After& after) {
+  if constexpr (requires { static_cast<bool>(before == after); }) {
+    if (static_cast<bool>(before == after)) return before;
+  }
+  if (Is(number)) return static_cast<Before>(after);
+  return before;
+}
+
 #define PACKHOUSE_MUTANT_OPERATOR(name, before, after)                          \
   template <int kNumber>                                                        \
   struct name {};                                                               \
@@ -41,7 +52,7 @@ struct Half {
   }                                                                             \
   template <class A, int kNumber, class B>                                      \
   auto operator before(Half<A, name<kNumber>> half, const B& b) {               \
-    return Is(kNumber) ? half.a after b : half.a before b;                      \
+    return Either(kNumber, half.a before b, half.a after b);                    \
   }
 
 PACKHOUSE_MUTANT_OPERATOR(Less, <, <=)
@@ -58,13 +69,10 @@ PACKHOUSE_MUTANT_OPERATOR(Modulo, %, /)
 
 }  // namespace packhouse_mutant
 
-#define PH_MUTANT_RETURN_IF_ERROR(number, ...) \
-  do {                                         \
-    if (packhouse_mutant::Is(number)) {        \
-      static_cast<void>(__VA_ARGS__);          \
-    } else {                                   \
-      PH_RETURN_IF_ERROR(__VA_ARGS__);         \
-    }                                          \
+#define PH_MUTANT_RETURN_IF_ERROR(number, ...)                            \
+  do {                                                                    \
+    absl::Status ph_status = (__VA_ARGS__);                               \
+    if (!ph_status.ok() && !packhouse_mutant::Is(number)) return ph_status; \
   } while (false)
 
 #endif  // PACKHOUSE_TESTS_MUTATION_MUTANT_SWITCH_H_

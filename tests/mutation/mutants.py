@@ -3,6 +3,7 @@
     mutants.py --build build/release --minutes 40 --seed 7       goes on where it stopped
     mutants.py --build build/release --seed 7 --table            what was found so far
     mutants.py --build build/release --only service/a/b.cc:12    every mistake of one line
+    mutants.py --build build/release --unreached --paths 'service/stores/*'    those that no test can see
 
 The mutants of a room are compiled at once, each behind a switch (mutant_switch.h). For each it runs the
 tests of the room, then the nearest programs that link the room, then those that further_tests.txt names,
@@ -107,12 +108,7 @@ class MutationTest:
 
     def tries(self, room: str, of_room: list[mutations.Mutation], end: float = math.inf) -> Iterator[Result]:
         """Builds a room once with all its mutants, and says of each what sees it; what is undecided at the end, nothing."""
-        numbered = list(zip(of_room, range(1, len(of_room) + 1), strict=False))
-        self._builds.clear()
-        if room == "client/python":
-            placed, stages = self._python_stages(numbered)
-        else:
-            placed, stages = self._cpp_stages(room, numbered)
+        numbered, placed, stages = self._built(room, of_room)
         self._begin = time.monotonic()
         for mutation, number in numbered:
             if (mutation, number) not in placed:
@@ -137,6 +133,26 @@ class MutationTest:
                         yield self._result(mutation, outcome, f"{test.name} {says}" if says == "hangs" else test.name)
         for mutation, _ in placed:
             yield self._result(mutation, SURVIVED)
+
+    def unreached(self, room: str, of_room: list[mutations.Mutation]) -> list[mutations.Mutation]:
+        """Those that no test meets where they would make a difference: they survive without a try."""
+        _, placed, stages = self._built(room, of_room)
+        for tests, _, most_seconds in stages:
+            for test in sorted(tests, key=self._runs.seconds_of):
+                if not placed or self._runs.seconds_of(test) > 2 * most_seconds:
+                    continue
+                reached = self._runs.reaches(test, self._replaced(), most_seconds, self._lines(placed), once=True)
+                if reached is not None:
+                    placed = [each for each in placed if each[1] not in reached.names]
+                print(f"{test.name}: {'not run' if reached is None else f'{len(placed)} left'}", file=sys.stderr, flush=True)
+        return [mutation for mutation, _ in placed]
+
+    def _built(self, room: str, of_room: list[mutations.Mutation]) -> tuple[Numbered, Numbered, Stages]:
+        """All with their numbers, those that are in what was built, and the tests."""
+        numbered = list(zip(of_room, range(1, len(of_room) + 1), strict=False))
+        self._builds.clear()
+        of = self._python_stages(numbered) if room == "client/python" else self._cpp_stages(room, numbered)
+        return numbered, *of
 
     def _result(self, mutation: mutations.Mutation, outcome: str, by: str = "") -> Result:
         begin, self._begin = self._begin, time.monotonic()
@@ -322,6 +338,15 @@ def own_folder(folder: pathlib.Path, locks: contextlib.ExitStack) -> pathlib.Pat
     return own
 
 
+def print_unreached(test: MutationTest, pattern: str, kind: str | None) -> None:
+    """A line for each mistake that no test meets, by file."""
+    paths = [each for each in sources(ROOT) if fnmatch.fnmatch(each, pattern) and test.is_built(each)]
+    for room, of_room in itertools.groupby(sorted(paths, key=lambda each: (building_of(each), each)), building_of):
+        found = [each for path in of_room for each in mutations.of_each_line(ROOT, path) if kind in (None, each.kind)]
+        for each in test.unreached(room, found):
+            print(f"{each.path}:{each.line} {each.kind}: {each.before.strip()}", flush=True)
+
+
 def main() -> int:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -335,6 +360,7 @@ def main() -> int:
     parser.add_argument("--paths", default="*", help="only of files whose names match, as in 'service/engine/epochs/*'")
     parser.add_argument("--kind", choices=mutations.KINDS, help="only mistakes of one kind")
     parser.add_argument("--only", metavar="PATH:LINE", help="every mistake of one line; nothing is written down")
+    parser.add_argument("--unreached", action="store_true", help="every mistake that no test meets; nothing is tried")
     parser.add_argument("--table", action="store_true", help="says what was found so far, and tries nothing")
     options = parser.parse_args()
     seed = options.seed or time.strftime("%Y-%m-%d")
@@ -352,6 +378,9 @@ def main() -> int:
             for mutation in mutations.mutations_of_line(ROOT, path, int(line)):
                 for result in test.tries(building_of(path), [mutation]):
                     print(f"{result.outcome:18}{result.by:32}{result.kind}: {result.after.strip()}", flush=True)
+            return 0
+        if options.unreached:
+            print_unreached(test, options.paths, options.kind)
             return 0
         end = time.monotonic() + 60 * options.minutes
         undecided: set[str] = set()

@@ -205,10 +205,13 @@ def test_both_forms_stand_behind_a_switch() -> None:
     is_on = "packhouse_mutant::Is(7)"
     hold = "  if (const absl::Status held = Hold(most); {}) return held;"
     assert switched(1, "  static_cast<void>(Check(most));") == "  PH_MUTANT_RETURN_IF_ERROR(7, Check(most));"
-    assert switched(2, hold.format("false")) == hold.format(f"(!{is_on} && !held.ok())")
-    assert switched(2, "  ;") == f"  {{ if (!{is_on}) {{ {hold.format('!held.ok()').strip()} }} }}"
+    assert switched(2, hold.format("false")) == hold.format(f"(!held.ok() && !{is_on})")
+    assert switched(2, "  ;") == (
+        f"  {{ if (const absl::Status held = Hold(most); !held.ok()){{ if (!{is_on}) {{ return held; }} }} }}"
+    )
     assert switched(3, "  if (a <= b && c &&") == "  if (a < packhouse_mutant::Less<7>() < b && c &&"
     assert switched(3, "  if (a < b || c &&") == f"  if (({is_on} ? (a < b || c &&       d) : (a < b && c &&\n      d))) {{"
+    assert switched(6, "    ;") == f"    {{ {{ if (!{is_on}) {{ ++count_; }} }} }}"
     assert switched(5, "    rows -= 2;") == f"    {{ if ({is_on}) {{ rows -= 2; }} else {{ rows += 2; }} }}"
     assert switched(5, "    rows += 3;") == f"    rows += ({is_on} ? 3 : 2);"
     assert switched(8, "  while (!(more)) return Call(true);") == f"  while ({is_on} != static_cast<bool>(more)) return Call(true);"
@@ -220,6 +223,69 @@ def test_mutations_that_overlap_are_not_both_in() -> None:
     either = mutations.Mutation("sample.cc", 3, mutations.COMPARISON, text[2], "  if (a < b || c &&")
     further = mutations.Mutation("sample.cc", 3, mutations.COMPARISON, text[2], "  if (a <= b && c &&")
     assert mutations.with_switches(SWITCHED, [(either, 1), (further, 2)])[1] == [(either, 1)]
+
+
+ASKED = """\
+namespace absl {
+struct Status {
+  bool is_ok = true;
+  bool ok() const { return is_ok; }
+};
+}  // namespace absl
+
+absl::Status Pass(absl::Status status) {
+  PH_RETURN_IF_ERROR(status);
+  return {};
+}
+
+bool Run(int a, absl::Status status) {
+  if (a < 3) return true;
+  Pass(status);
+  if (!status.ok()) return false;
+  if (a == 4) return false;
+  a = a + 1;
+  return a > 0;
+}
+
+int main(int count, char** /*words*/) { return Run(count, {count < 6}) ? 0 : 1; }
+"""
+
+
+def test_a_switch_is_asked_only_where_it_would_make_a_difference(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "asked.cc"
+    path.write_text(ASKED)
+    wanted = {
+        "PH_RETURN": mutations.ERROR,
+        "if (a < 3)": mutations.COMPARISON,
+        "if (!status": mutations.ERROR,
+        "if (a == 4)": mutations.RETURN,
+        "a = a": mutations.STATEMENT,
+        "return a > 0": mutations.COMPARISON,
+    }
+    drawn = [
+        next(each for each in mutations.of_each_line(tmp_path, path.name) if begin in each.before and each.kind == kind)
+        for begin, kind in wanted.items()
+    ]
+    text, placed = mutations.with_switches(ASKED, list(zip(drawn, range(1, 7), strict=True)))
+    assert len(placed) == len(wanted)
+    here = pathlib.Path(mutants.__file__).parent
+    path.write_text(f'#include "{here}/mutant_switch.h"\n{text}')
+    program = tmp_path / "asked"
+    subprocess.run(["c++", "-std=c++20", path, here / "mutant_switch.cc", "-o", program], check=True)
+
+    def asked(words: int) -> set[int]:
+        told = tmp_path / "reached"
+        told.write_text("")
+        (tmp_path / "reached.test").write_bytes(bytes(4))
+        environment = {**os.environ, "PACKHOUSE_MUTANT_REACHED": str(told)}
+        subprocess.run([program, *(["word"] * (words - 1))], env=environment, check=False)
+        return {int(line.split()[2]) for line in told.read_text().splitlines()}
+
+    assert asked(2) == set()
+    assert asked(3) == {2, 5}
+    assert asked(4) == {4}
+    assert asked(5) == {5}
+    assert asked(6) == {1, 3}
 
 
 def tried(

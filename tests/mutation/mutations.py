@@ -277,13 +277,14 @@ def _with_switch(text: str, begin: int, mutation: Mutation, number: int) -> tupl
     if after.strip() == ";":
         indent = before[: len(before) - len(before.lstrip())]
         code = _without_strings(before).rstrip()
-        return begin, end, f"{indent}{{ if (!{is_on}) {{ {before[len(indent) : len(code)]} }} }}"
+        head = _head_of_if(code)
+        return begin, end, f"{indent}{{ {before[len(indent) : head]}{{ if (!{is_on}) {{ {before[head : len(code)].strip()} }} }} }}"
     if "PH_RETURN_IF_ERROR(" in before and "static_cast<void>(" in after:
         return begin, end, before.replace("PH_RETURN_IF_ERROR(", f"PH_MUTANT_RETURN_IF_ERROR({number}, ", 1)
     masked = _without_strings(before)
     for found in _NOT_OK.finditer(masked):
         if after == before[: found.start()] + "false" + before[found.end() :]:
-            return begin + found.start(), begin + found.end(), f"(!{is_on} && {found[0]})"
+            return begin + found.start(), begin + found.end(), f"({found[0]} && !{is_on})"
     for found in _NUMBER.finditer(masked):
         if after == before[: found.start()] + str(int(found[0]) + 1) + before[found.end() :]:
             return begin + found.start(), begin + found.end(), f"({is_on} ? {int(found[0]) + 1} : {found[0]})"
@@ -318,6 +319,19 @@ def _with_switch(text: str, begin: int, mutation: Mutation, number: int) -> tupl
     return None
 
 
+def _head_of_if(code: str) -> int:
+    """Where what follows `if (...)` begins; where the line's code does if it is no such line."""
+    begin = len(code) - len(code.lstrip())
+    if not code[begin:].startswith("if ("):
+        return begin
+    depth = 0
+    for at in range(begin, len(code)):
+        depth += (code[at] == "(") - (code[at] == ")")
+        if depth == 0 and code[at] == ")":
+            return at + 1
+    return begin
+
+
 def _uncommented(line: str) -> str:
     return line[: len(_without_strings(line).rstrip())]
 
@@ -342,6 +356,15 @@ def with_switches(text: str, numbered: list[tuple[Mutation, int]]) -> tuple[str,
     for begin, end, switch in sorted(edits, reverse=True):
         text = text[:begin] + switch + text[end:]
     return text, placed
+
+
+def of_each_line(root: pathlib.Path, path: str) -> list[Mutation]:
+    """Every mutation of a file, by line; of each line first those that take something away."""
+    return [
+        Mutation(path, number, kind, line, after)
+        for number, line, changes in mutable_lines(path, (root / path).read_text())
+        for kind, after in sorted(changes, key=lambda each: (ERROR, RETURN, STATEMENT, COMPARISON, SIGN, CONSTANT).index(each[0]))
+    ]
 
 
 def mutations_of_line(root: pathlib.Path, path: str, number: int) -> list[Mutation]:

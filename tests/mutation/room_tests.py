@@ -207,17 +207,20 @@ class TestRuns:
         """How long it took when it ran last; 0 if it never did."""
         return self._seconds.get(test.name, 0)
 
-    def reaches(self, test: Test, replaced: Callable[[str], str], most_seconds: float, lines: str = "") -> Reached | None:
+    def reaches(
+        self, test: Test, replaced: Callable[[str], str], most_seconds: float, lines: str = "", once: bool = False
+    ) -> Reached | None:
         """Which mutants a test reaches, with none switched on. None if it fails, is skipped or takes too long.
 
-        `lines` is where each mutant of Python is, as in sitecustomize.py.
+        `lines` is where each mutant of Python is, as in sitecustomize.py. With `once`, which is faster, a mutant
+        has only the first test that reaches it.
         """
         self._work.mkdir(parents=True, exist_ok=True)
         (self._work / "lines").write_text(lines)
         told = self._work / "reached"
         told.write_text("")
         pathlib.Path(f"{told}.test").write_bytes(bytes(4))
-        variables = {"PACKHOUSE_MUTANT_REACHED": str(told)}
+        variables = {"PACKHOUSE_MUTANT_REACHED": str(told), **({"PACKHOUSE_MUTANT_ONCE": "1"} if once else {})}
         if lines:
             variables["PACKHOUSE_MUTANT_LINES"] = str(self._work / "lines")
         begin = time.monotonic()
