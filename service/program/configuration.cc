@@ -90,6 +90,9 @@ absl::Status AppendFile(const CLI::App& app, const std::string& path,
           "--config ", path, ": line ", key.source().begin.line, ": '", name, "' ", what));
     };
     if (FlagNamed(app, name) == nullptr) {
+      if (app.get_option_no_throw(absl::StrCat("--", name)) != nullptr) {
+        return wrong("is for the command line alone");
+      }
       return wrong(absl::StrCat("is no flag of packhoused", SuggestionFor(app, name)));
     }
     std::string text;

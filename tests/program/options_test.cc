@@ -391,12 +391,11 @@ TEST_F(OptionsTest, WhatIsNoSettingIsNamedWithItsLineAndTheNearestFlag) {
               absl::InvalidArgumentError(absl::StrCat("--config ", file, ": line ", why, help)))
         << text;
   }
-  // Of the command line alone.
   for (const char* const name : {"config", "print-config", "help", "version"}) {
     std::ofstream(file) << name << " = 'x'";
     EXPECT_THAT(std::string(refused({"--config", file}).message()),
                 testing::StartsWith(absl::StrCat("--config ", file, ": line 1: '", name,
-                                                 "' is no flag of packhoused")));
+                                                 "' is for the command line alone")));
   }
   std::ofstream(file) << "max-calls = 0.5";
   EXPECT_THAT(std::string(refused({"--config", file}).message()),
