@@ -62,6 +62,7 @@ class WatchedObjects final : public ObjectStore {
  public:
   explicit WatchedObjects(ObjectStore* store) : store_(store) {}
   std::function<void()> before = [] {};
+  std::function<void()> before_get_of_graph;  // Of the first one.
 
   absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
     before();
@@ -70,6 +71,9 @@ class WatchedObjects final : public ObjectStore {
   absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
                    absl::Time deadline) override {
     before();
+    if (before_get_of_graph && absl::StartsWith(key, "g/")) {
+      std::exchange(before_get_of_graph, nullptr)();
+    }
     return store_->Get(key, range, sink, deadline);
   }
   absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
@@ -453,6 +457,16 @@ TEST_F(ClusterCheckTest, GraphsThatAreBuiltAreOnlyCounted) {
   const Checked checked = Check();
   EXPECT_EQ(checked.all(), "");
   EXPECT_EQ(checked.counts.num_source_graphs, 3U);
+  // Also if it was sealed when the check began to look at them: it is deleted, and made anew.
+  built.definition.name = "other";
+  WatchedObjects watched(&fake_);
+  watched.before_get_of_graph = [&] {
+    EXPECT_THAT(server_.graphs->Delete({"other", 0}), IsOk());
+    Put(SourceGraphNameKey("other"), EncodeSharedGraph(built));
+  };
+  Process process = Start(&watched);
+  EXPECT_EQ(Check(process).all(), "");
+  EXPECT_TRUE(watched.before_get_of_graph == nullptr);
 }
 
 // The store of keys may be away for a moment as the check begins; a check that it fails ends.
@@ -573,11 +587,15 @@ TEST_F(ClusterCheckTest, KeysAreCheckedAlone) {
   Delete(JobKeys("replaced").log().head);
   // The first change of a job, in the middle.
   Put(JobKeys("begun").log().Entry(0), "?");
+  // That of one that is listed behind many others is damage, too.
+  Put(JobKeys("z").log().Entry(0), "?");
+  for (int i = 0; i <= 1000; ++i) Put(EtcdJobDirectory::KeyOf(absl::StrCat("y", i)), "1 1 1 1");
+  Put(EtcdJobDirectory::KeyOf("z"), "1 1 1 1");
   StoredCounts counts;
   std::vector<std::string> places;
   const auto found = [&](const StoredDamage& damage) { places.push_back(damage.place); };
   EXPECT_THAT(CheckCluster(cluster, found, counts), IsOk());
-  EXPECT_THAT(places, ElementsAre(JobKeys("replaced").log().head));
+  EXPECT_THAT(places, ElementsAre(JobKeys("replaced").log().head, JobKeys("z").log().head));
   EXPECT_EQ(counts.num_datasets, 0U);
   EXPECT_EQ(counts.num_histograms, 2U);
 }
@@ -871,6 +889,29 @@ TEST_F(ClusterRepairTest, KeysAreRepairedAloneAndNotForEver) {
   Put(DatasetNameKey("sealed"), "?");
   EXPECT_THAT(Repair(ClusterOf(engines), false).report.lost_jobs, ElementsAre("replaced"));
   EXPECT_EQ(server_.keys().Get(DatasetNameKey("sealed")).value()->value, "?");
+  Process restless = Start(&fake_, [&] {
+    Put("hist/h/small", "?");
+    return StoreFault::kNone;
+  });
+  engines = restless.replica->engines();
+  engines.objects = nullptr;
+  EXPECT_THAT(Repair(ClusterOf(engines), true).status,
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("KEYS")));
+}
+
+// However much of it is damaged.
+TEST_F(ClusterRepairTest, AJobIsGivenUpOnce) {
+  FillAndEnd();
+  Process process = Start(&fake_);
+  const auto log = LogOf(process, "replaced");
+  ASSERT_NE(log, nullptr);
+  ASSERT_THAT(log->Append({"?", "!"}), IsOk());
+  ASSERT_THAT(log->Release(), IsOk());
+  const Repaired repaired = Repair(false);
+  EXPECT_THAT(repaired.status, IsOk());
+  EXPECT_THAT(repaired.report.lost_jobs, ElementsAre("replaced"));
+  EXPECT_THAT(repaired.report.done, SizeIs(2));
+  EXPECT_EQ(Check().all(), "");
 }
 
 // A server that does all that one can, a step at a time. `percent` of its calls fail: it may be

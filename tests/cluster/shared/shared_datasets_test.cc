@@ -28,11 +28,17 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/base/clock.h"
+#include "service/base/seeded_random.h"
+#include "service/base/status_macros.h"
+#include "service/stores/limits/data_folder.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/cluster/shared/store_uri.h"
 #include "tests/objects/fake_object_store.h"
+#include "tests/source_graphs/stored/random_source_graphs.h"
+#include "tests/support/etcd_process.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/simulated_clock.h"
@@ -225,6 +231,12 @@ TEST_F(SharedDatasetsTest, TheTwoStoresAreBoundOrLeft) {
     EXPECT_THAT(read->ConfirmObjects(), IsOk());
   }
   EXPECT_TRUE(s3_.Keys().empty());
+  SharedDatasetsOptions below = Options("a:1");
+  below.uri = "s3://b/p/q";
+  ASSERT_THAT(Open(below), IsOk());
+  EXPECT_THAT(s3_.Keys(), testing::ElementsAre("p/q/store"));
+  ASSERT_THAT(s3_.objects.Delete("p/q/store", absl::InfiniteFuture()), IsOk());
+  ASSERT_THAT(connection_.Commit({{}, {Operation::Delete(KeyRange::Prefix("ds/"))}, {}}), IsOk());
   for (const auto binding : {SharedDatasets::Binding::kNow, SharedDatasets::Binding::kNowOrLater}) {
     ASSERT_THAT(Open(Options("a:1"), binding), IsOk());
     EXPECT_THAT(s3_.Keys(), testing::ElementsAre("store"));
@@ -280,19 +292,87 @@ TEST_F(SharedDatasetsTest, ServersShareAll) {
   EXPECT_TRUE(b->companions()->Find(wanted.graph, "p")->server_lives);
 }
 
+// Whatever is beyond one of them is refused; without it, it is taken.
 TEST_F(SharedDatasetsTest, BoundsAreThoseOfTheOptions) {
-  SharedDatasetsOptions options = Options("a:1");
-  options.max_bytes = 1;
-  options.max_building = 1;
-  PH_ASSERT_OK_AND_ASSIGN(const auto a, Open(options));
+  int num_made = 0;
+  const auto make_graph = [&](SharedDatasets& in, std::string* name = nullptr) {
+    const std::string own = absl::StrCat("g", ++num_made);
+    if (name != nullptr) *name = own;
+    SeededRandom random(1);
+    const ChunkOfRows rows(LawSchema(), LawOptions(), RandomRows(random, 4, 9));
+    PH_RETURN_IF_ERROR(in.source_graphs()->Create(own, LawSchema(), LawOptions()).status());
+    return in.source_graphs()->Append({own, 0}, rows.chunk(), std::nullopt).status();
+  };
+  const auto seal_graph = [&](SharedDatasets& in, std::string* name = nullptr) {
+    std::string own;
+    PH_RETURN_IF_ERROR(make_graph(in, &own));
+    if (name != nullptr) *name = own;
+    return in.source_graphs()
+        ->Seal(own, SealOptions(), [](const SourceGraphProgress&) { return true; })
+        .status();
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto a, Open(Options("a:1")));
   ASSERT_THAT(a->store()->Create("set", schema_, {}), IsOk());
-  EXPECT_THAT(Append(*a, 1),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1")));
-  const SourceGraphSchema schema =
-      SourceGraphSchema::Create({{"n", {}}}, {{"e", 0, 0, {}, std::nullopt}}).value();
-  ASSERT_THAT(a->source_graphs()->Create("g", schema, SourceGraphOptions()), IsOk());
-  EXPECT_THAT(a->source_graphs()->Create("h", schema, SourceGraphOptions()),
-              StatusIs(absl::StatusCode::kResourceExhausted, _));
+  ASSERT_THAT(Append(*a, 1), IsOk());
+  std::string graph;
+  ASSERT_THAT(seal_graph(*a, &graph), IsOk());
+  const CompanionGraph of = {graph, a->source_graphs()->Get(graph)->id};
+  const std::string bytes(4000, 'f');
+  std::ofstream(folder_.path() + "/file") << bytes;
+  const auto upload = [&](SharedDatasets& in, const std::string& name) {
+    SharedCompanion own;
+    own.graph = of;
+    own.name = name;
+    PH_ASSIGN_OR_RETURN(own.revision, in.companions()->Put(own));
+    return in.companions()->Upload(own, folder_.path(),
+                                   {{{"file", bytes.size(), Crc32c(bytes)}}, "summary"},
+                                   [] { return true; });
+  };
+  ASSERT_THAT(upload(*a, "whole"), IsOk());
+
+  using Change = void (*)(SharedDatasetsOptions&);
+  using Call = std::function<absl::Status(SharedDatasets&)>;
+  const Change max_bytes = [](SharedDatasetsOptions& o) { o.max_bytes = 1; };
+  const Change memory = [](SharedDatasetsOptions& o) { o.memory_bytes = 1; };
+  const Change cache = [](SharedDatasetsOptions& o) { o.cache_bytes = 100; };
+  const Call append = [&](SharedDatasets& in) { return Append(in, ++num_made + 10); };
+  const Call seal = [&](SharedDatasets& in) { return seal_graph(in); };
+  const std::vector<std::tuple<std::string, Change, Call>> all = {
+      {"max_bytes", max_bytes, seal},
+      {"max_bytes", max_bytes,
+       [&](SharedDatasets& in) { return upload(in, absl::StrCat("p", ++num_made)); }},
+      {"at most 1", max_bytes, append},
+      {"", memory, append},
+      {"", memory, seal},
+      {"max_bytes", cache,
+       [](SharedDatasets& in) {
+         PH_ASSIGN_OR_RETURN(const auto reader, in.store()->OpenReader("set"));
+         return reader->Graph(0).status();
+       }},
+      {"--cache-bytes", cache,
+       [&](SharedDatasets& in) { return in.source_graphs()->OpenSealed(graph).status(); }},
+      {"--cache-bytes", cache,
+       [&](SharedDatasets& in) {
+         PH_ASSIGN_OR_RETURN(const SharedCompanion whole, in.companions()->Find(of, "whole"));
+         return in.companions()->Map(whole, "file", 0, bytes.size()).status();
+       }},
+      {"", [](SharedDatasetsOptions& o) { o.max_building_bytes = 1; },
+       [&](SharedDatasets& in) { return make_graph(in); }},
+      {"", [](SharedDatasetsOptions& o) { o.max_building = 1; },
+       [&](SharedDatasets& in) {
+         PH_RETURN_IF_ERROR(make_graph(in));
+         return make_graph(in);
+       }},
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto& [why, change, call] = all[i];
+    EXPECT_THAT(call(*a), IsOk());
+    SharedDatasetsOptions options = Options(absl::StrCat("b:", i));
+    change(options);
+    PH_ASSERT_OK_AND_ASSIGN(const auto b, Open(options));
+    EXPECT_THAT(call(*b), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(why)));
+  }
 }
 
 // Of objects of both kinds; what a step says is added up.
@@ -423,7 +503,24 @@ TEST_F(SharedDatasetsTest, AStoreIsNamedByItsAddress) {
     ASSERT_NE(graphs, nullptr);
     EXPECT_THAT(found->source_graphs(), IsOkAndHolds(graphs));
   }
-  EXPECT_NE(open(data).value()->source_graphs().value(), nullptr);
+  {
+    // Each of the two has the bound.
+    address.max_bytes = 1;
+    PH_ASSERT_OK_AND_ASSIGN(const auto full, open(data));
+    Random random(1);
+    EXPECT_THAT(full->store()->Append("set", RandomChunk(random, &schema_, 3, 9, 0), {}, {}),
+                StatusIs(absl::StatusCode::kResourceExhausted, _));
+    PH_ASSERT_OK_AND_ASSIGN(SealedGraphStore* const graphs, full->source_graphs());
+    ASSERT_NE(graphs, nullptr);
+    SeededRandom rows_of(1);
+    const ChunkOfRows rows(LawSchema(), LawOptions(), RandomRows(rows_of, 4, 9));
+    ASSERT_THAT(graphs->Create("g", LawSchema(), LawOptions()), IsOk());
+    EXPECT_THAT(graphs->Append({"g", 0}, rows.chunk(), std::nullopt),
+                StatusIs(absl::StatusCode::kResourceExhausted, _));
+  }
+  EXPECT_FALSE(open("lmdb:/proc/none", true).ok());
+  std::ofstream(folder_.path() + "/data/" + kRestoringMark) << "";
+  EXPECT_THAT(open(data), StatusIs(absl::StatusCode::kFailedPrecondition, _));
   // Of the ledger, each file that cannot be read.
   LedgerAddress ledger;
   ledger.uri = "http://h";
@@ -456,6 +553,38 @@ TEST_F(SharedDatasetsTest, AStoreIsNamedByItsAddress) {
     EXPECT_THAT(entry.path().filename().string(),
                 testing::Not(testing::StartsWith("packhouse-cache-")));
   }
+}
+
+TEST_F(SharedDatasetsTest, AStoreInS3HasACacheThatGoesWithIt) {
+  if (EtcdProcess::Program().empty()) GTEST_SKIP() << "no etcd here: Debian's etcd-server";
+  const EtcdProcess etcd;
+  StoreAddress address;
+  address.uri = "s3://b/p";
+  address.ledger.uri = absl::StrCat("etcd://", etcd.address());
+  address.ledger.timeout = absl::Seconds(10);
+  address.shared = Options("");
+  address.cache_parent = folder_.path();
+  const auto folders = [&] {
+    size_t number = 0;
+    for (const auto& each : std::filesystem::directory_iterator(folder_.path())) {
+      number += each.is_directory() ? 1 : 0;
+    }
+    return number;
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto opened, OpenStore(address, false, &clock_));
+    EXPECT_THAT(s3_.Keys(), testing::ElementsAre("p/store"));
+    ASSERT_THAT(opened->store()->Create("set", schema_, {}), IsOk());
+    Random random(1);
+    ASSERT_THAT(opened->store()->Append("set", RandomChunk(random, &schema_, 3, 9, 0), {}, {}),
+                IsOk());
+    EXPECT_THAT(opened->store()->OpenReader("set"), IsOk());
+    EXPECT_THAT(opened->source_graphs().value()->Get("g"),
+                StatusIs(absl::StatusCode::kNotFound, _));
+    EXPECT_EQ(folders(), 1U);
+    EXPECT_FALSE(std::filesystem::exists(address.shared.cache_folder));
+  }
+  EXPECT_EQ(folders(), 0U);
 }
 
 }  // namespace
