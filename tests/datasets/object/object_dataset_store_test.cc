@@ -19,6 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
 #include "service/stores/datasets/prepared_append.h"
 #include "service/wings/cluster/datasets/object_appender.h"
 #include "service/wings/cluster/datasets/object_manifest.h"
@@ -45,6 +46,8 @@ class InterruptedStore final : public ObjectStore {
   std::function<void()> before_put;
   std::atomic<bool> gets_fail = false;
   std::function<void()> after_put;
+  // Of which objects nothing is given.
+  std::function<absl::Status(absl::string_view key)> of_get;
 
   absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
     if (before_put) std::exchange(before_put, nullptr)();
@@ -55,6 +58,7 @@ class InterruptedStore final : public ObjectStore {
   absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
                    absl::Time deadline) override {
     if (gets_fail && absl::StrContains(key, "/c/")) throw std::bad_alloc();
+    if (of_get) PH_RETURN_IF_ERROR(of_get(key));
     return store_->Get(key, range, sink, deadline);
   }
   absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
@@ -346,6 +350,39 @@ TEST_F(ObjectDatasetStoreTest, AnObjectHasSoManyAppends) {
   for (const ObjectChunk& each : manifest.chunks) records.push_back(each.records.size());
   EXPECT_THAT(records, testing::ElementsAre(1U, ObjectAppender::kMaxAppends, 3U));
   EXPECT_EQ(appender.num_waiting("set"), 0U);
+}
+
+// And of so many bytes.
+TEST_F(ObjectDatasetStoreTest, AnObjectHasSoManyBytes) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ObjectAppender appender(replica->engines(), ObjectAppender::Options());
+  const std::string zeros(ObjectAppender::kMaxBytes / 2, '\0');
+  const auto append = [&](uint64_t id, size_t num_bytes) {
+    const auto num_nodes = static_cast<uint32_t>(num_bytes / 2);
+    const GraphChunk chunk =
+        GraphChunk::Create(&schema_,
+                           SizeTable::WithConsecutiveIds(1, 2, {num_nodes, 0}, id).value(),
+                           {absl::string_view(zeros).substr(0, num_bytes)}, nullptr)
+            .value();
+    EXPECT_THAT(appender.Append(PrepareAppend({"set"}, chunk, {}, std::nullopt).value()), IsOk());
+  };
+  std::vector<std::thread> threads;
+  interrupted_.before_put = [&] {
+    for (const size_t num_bytes : {zeros.size(), zeros.size(), size_t{2}}) {
+      const size_t before = threads.size();
+      threads.emplace_back([&, before, num_bytes] { append(before + 1, num_bytes); });
+      while (appender.num_waiting("set") == before) std::this_thread::yield();
+    }
+  };
+  append(0, 2);
+  for (std::thread& thread : threads) thread.join();
+  PH_ASSERT_OK_AND_ASSIGN(DatasetHead head, ReadHead(replica->engines(), "set"));
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectManifest manifest,
+                          ReadManifest(replica->engines(), head, /*with_pages=*/true));
+  std::vector<size_t> records;
+  for (const ObjectChunk& each : manifest.chunks) records.push_back(each.records.size());
+  EXPECT_THAT(records, testing::ElementsAre(1U, 1U, 2U));
 }
 
 // Appends that wait share an object.
@@ -661,6 +698,31 @@ TEST_F(ObjectDatasetStoreTest, LostObjectsAreNamed) {
     }
   }
   EXPECT_EQ(num_readable, 10U);
+}
+
+// Nobody believes that an object is lost as long as another one only does not come.
+TEST_F(ObjectDatasetStoreTest, WhatFailsForNowIsToldBeforeWhatIsLost) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 10), {}, std::nullopt), IsOk());
+  }
+  const std::vector<std::string> objects = Objects();
+  ASSERT_EQ(objects.size(), 3U);
+  for (const std::string& lost : objects) {
+    for (const std::string& refused : objects) {
+      auto other = Replica();
+      interrupted_.of_get = [&](absl::string_view key) {
+        if (key == refused) return absl::PermissionDeniedError("not now");
+        return key == lost ? absl::NotFoundError("lost") : absl::OkStatus();
+      };
+      EXPECT_THAT(other->store().OpenReader("set"),
+                  StatusIs(absl::StatusCode::kUnavailable,
+                           AllOf(HasSubstr("'set'"), HasSubstr("not now"))));
+      interrupted_.of_get = nullptr;
+      EXPECT_THAT((*other->store().OpenReader("set"))->unreadable(), testing::IsEmpty());
+    }
+  }
 }
 
 // What a transfer gives is checked before it counts, and tried again. Nothing of it is kept, so
