@@ -200,6 +200,21 @@ TEST_F(S3ObjectStoreTest, AServerThatHangsIsGivenUp) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("key")));
 }
 
+// Long before the time of the call is over.
+TEST_F(S3ObjectStoreTest, AnAnswerThatStallsIsGivenUp) {
+  ScriptedServer server(
+      {"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n01", ""});
+  S3ObjectStore::Options options;
+  options.endpoint = server.endpoint();
+  options.bucket = "bucket";
+  options.credentials = {"AK", "SK", ""};
+  options.longest_stall = absl::Seconds(1);
+  options.clock = &clock_;
+  const auto store = S3ObjectStore::Create(options).value();
+  EXPECT_THAT(ReadObject(*store, "key", {}, 10, clock_.Now() + absl::Hours(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("key")));
+}
+
 // Nobody waits for the answer any more.
 TEST_F(S3ObjectStoreTest, ARequestOfWhoIsGoneEnds) {
   ScriptedServer server({""});
