@@ -172,6 +172,35 @@ TEST_P(SamplingServiceTest, AHistogramOfOtherComponentsIsLeftAlone) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'sizes'")));
 }
 
+// What servers share may be away for a moment.
+TEST_P(SamplingServiceTest, AHistogramThatCannotBeReadIsLeftAlone) {
+  struct Away : HistogramStore {
+    using HistogramStore::HistogramStore;
+    absl::StatusOr<SizeSchema> SchemaOf(absl::string_view name) const override {
+      if (name == "no schema") return absl::UnavailableError(name);
+      return HistogramStore::SchemaOf(name);
+    }
+    absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const override {
+      if (name == "no counts") return absl::UnavailableError(name);
+      return HistogramStore::Get(name, now);
+    }
+  };
+  ServerOptions options;
+  options.share_histograms = [](HistogramStore::Bounds bounds, MemoryBudget* memory) {
+    return std::make_unique<Away>(std::move(bounds), memory);
+  };
+  StartWithGraph(options);
+  for (const char* const name : {"no schema", "no counts"}) {
+    v1::EstimateSizesRequest request;
+    *request.mutable_sub_graphs() = TwoHops();
+    request.set_histogram(name);
+    grpc::ClientContext context;
+    v1::EstimateSizesResponse response;
+    EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&context, request, &response)),
+                StatusIs(absl::StatusCode::kUnavailable, name));
+  }
+}
+
 TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   StartWithGraph();
   v1::SampleDatasetRequest request;

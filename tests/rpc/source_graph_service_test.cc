@@ -11,6 +11,7 @@
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "tests/rpc/server_fixture.h"
+#include "tests/support/recorded_log.h"
 #include "tests/support/source_graph_world.h"
 
 namespace packhouse::rpc {
@@ -272,7 +273,11 @@ TEST_P(SourceGraphServiceTest, FromRowsToNumbersAndBack) {
 
 // The rows of a file that nodes and edges were; without them the same call works.
 TEST_P(SourceGraphServiceTest, DamagedRowsAreNotAnswered) {
-  Start();
+  RecordedLog lines;
+  LimitedLog failures(&lines, [this] { return clock_.Now(); });
+  ServerOptions options;
+  options.log = {&failures, &failures};
+  Start(/*with_store=*/true, options);
   const auto damaged = [&](const std::string& graph, const std::string& array) {
     ASSERT_TRUE(Create(NewGraph(graph)).ok());
     ASSERT_TRUE(Append({Rows(graph, 1)}).ok());
@@ -304,6 +309,26 @@ TEST_P(SourceGraphServiceTest, DamagedRowsAreNotAnswered) {
   EXPECT_TRUE(Edges(edges).ok());
   edges.set_with_rows(true);
   EXPECT_THAT(Edges(edges), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("edge0.rows")));
+  PH_ASSERT_OK_AND_ASSIGN(const v1::VerifySourceGraphResponse verified, Verify("of_edges"));
+  EXPECT_EQ(verified.num_damaged(), 1U);
+  EXPECT_THAT(lines.lines(),
+              ::testing::Contains(::testing::AllOf(HasSubstr("edge0.rows"), HasSubstr("damage"))));
+  server_.reset();  // It uses the log until it has ended.
+}
+
+TEST_P(SourceGraphServiceTest, NoMoreNodesAreLookedUpThanAChunkHas) {
+  ServerOptions options;
+  options.max_message_bytes = 80 << 20;
+  Start(/*with_store=*/true, options);
+  ASSERT_TRUE(Create(NewGraph("g")).ok());
+  ASSERT_TRUE(Append({Rows("g", 1)}).ok());
+  ASSERT_TRUE(Seal("g").ok());
+  v1::LookupNodesRequest request;
+  request.set_graph("g");
+  request.set_node_set("paper");
+  request.set_numbers(std::string((SourceGraphStore::kMaxChunkRows + 1) * sizeof(uint32_t), '\0'));
+  EXPECT_THAT(Lookup(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16777217 rows")));
 }
 
 TEST_P(SourceGraphServiceTest, StatusCodesNameTheField) {

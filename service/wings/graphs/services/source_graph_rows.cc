@@ -167,7 +167,6 @@ absl::StatusOr<std::string> NumbersOf(const v1::LookupNodesRequest& request,
       return absl::InvalidArgumentError(
           absl::StrCat("rows: ", wire.size(), " bytes, a row has ", sizeof(uint64_t)));
     }
-    PH_RETURN_IF_ERROR(CheckNumRows(wire.size() / sizeof(uint64_t)));
     std::vector<uint64_t> rows;
     for (uint64_t r = 0; r < wire.size() / sizeof(uint64_t); ++r) {
       rows.push_back(NumberAt<uint64_t>(wire, r));
@@ -207,7 +206,6 @@ absl::StatusOr<std::string> NumbersOf(const v1::LookupNodesRequest& request,
       return absl::InvalidArgumentError(
           absl::StrCat("ids: ", ids.size(), " bytes, an id has ", sizeof(int64_t)));
     }
-    PH_RETURN_IF_ERROR(CheckNumRows(ids.size() / sizeof(int64_t)));
     for (uint64_t r = 0; r < ids.size() / sizeof(int64_t); ++r) {
       AddNumber(FindNode(graph, set, NumberAt<int64_t>(ids, r)).value_or(kNoNode), numbers);
     }
@@ -215,7 +213,6 @@ absl::StatusOr<std::string> NumbersOf(const v1::LookupNodesRequest& request,
   }
   absl::string_view data = request.ids().text().data();
   const std::string& lengths = request.ids().text().lengths();
-  PH_RETURN_IF_ERROR(CheckNumRows(lengths.size() / sizeof(uint32_t)));
   if (lengths.size() % sizeof(uint32_t) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("ids: lengths have ", lengths.size(), " bytes"));
   }
@@ -248,10 +245,14 @@ absl::StatusOr<v1::LookupNodesResponse> LookUpNodes(const v1::LookupNodesRequest
   PH_ASSIGN_OR_RETURN(const auto columns, ColumnsOf(request, specs, request.node_set()));
   v1::LookupNodesResponse response;
   response.set_version(graph.version());
+  // Of whichever kind they are, before one is looked up.
+  PH_RETURN_IF_ERROR(CheckNumRows(std::max(
+      {request.rows().size() / sizeof(uint64_t), request.numbers().size() / sizeof(uint32_t),
+       request.ids().integers().size() / sizeof(int64_t),
+       request.ids().text().lengths().size() / sizeof(uint32_t)})));
   PH_ASSIGN_OR_RETURN(*response.mutable_numbers(), NumbersOf(request, graph, *set));
   const std::string& numbers = response.numbers();
   const uint64_t num_rows = numbers.size() / sizeof(uint32_t);
-  PH_RETURN_IF_ERROR(CheckNumRows(num_rows));
   const auto row_at = [&numbers](uint64_t row) -> std::optional<uint64_t> {
     const auto number = NumberAt<uint32_t>(numbers, row);
     return number == kNoNode ? std::nullopt : std::optional<uint64_t>(number);

@@ -160,7 +160,6 @@ absl::StatusOr<std::vector<SourceColumnRows>> ColumnRowsFromWire(
 }  // namespace
 
 absl::StatusOr<NewSourceGraph> NewSourceGraphFromWire(const v1::CreateSourceGraphRequest& wire) {
-  PH_RETURN_IF_ERROR(CheckSourceGraphName(wire.name()));
   SourceGraphOptions options;
   options.max_bytes = wire.max_bytes();
   std::vector<SourceNodeSetSpec> node_sets;
