@@ -551,6 +551,43 @@ TEST_F(ObjectEnginesTest, ARoundOfSweepsGoesOnWhereItEnded) {
   EXPECT_EQ(objects_.List("d/", "", 0, never)->objects.size(), 1U);
 }
 
+// Of a deleted data set all go, however young and many they are, and then its key, unless a
+// snapshot is taken; but for what another one has.
+TEST_F(ObjectEnginesTest, WhatWasDeletedIsSweptAtOnce) {
+  ASSERT_THAT(BindStores(replica_.engines()), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, replica_.store().Create("set", schema_, {}));
+  ASSERT_THAT(replica_.store().Append("set", Chunk(1, 3), {}, std::nullopt), IsOk());
+  const uint64_t gone = info.id + 1;
+  for (uint64_t object = 0; object <= ObjectStore::kMaxListed; ++object) {
+    ASSERT_THAT(objects_.Put(RunObject(gone, object), "run", absl::InfiniteFuture()), IsOk());
+  }
+  Put(GoneDatasetKey(info.id), "set");
+  Put(GoneDatasetKey(gone), "gone");
+  Put(absl::StrCat(kGoneDatasets, "of-others"), "");
+  const auto num_keys = [&] {
+    return replica_.connection().Range(KeyRange::Prefix(kGoneDatasets), 0, 0)->values.size();
+  };
+  ObjectSweeper::Options options;
+  options.max_deleted = ObjectStore::kMaxListed;
+  ObjectSweeper sweeper(replica_.engines(), options);
+  const auto words = [&] {
+    const auto step = sweeper.Run();
+    if (!step.ok()) return step.status().ToString();
+    return absl::StrCat(step->num_deleted, " of ", step->num_bytes, ", ", step->num_orphans,
+                        " orphans, ", num_keys(), " keys");
+  };
+  Put(std::string(kSnapshotKey), "");
+  EXPECT_EQ(words(), "0 of 0, 0 orphans, 3 keys");
+  ASSERT_THAT(
+      replica_.connection().Commit({{}, {Operation::Delete(KeyRange::Of(kSnapshotKey))}, {}}),
+      IsOk());
+  EXPECT_EQ(words(), "1000 of 3000, 0 orphans, 3 keys");
+  EXPECT_EQ(words(), "1 of 3, 0 orphans, 2 keys");
+  EXPECT_EQ(words(), "0 of 0, 0 orphans, 2 keys");
+  EXPECT_THAT(replica_.store().Verify("set", [](const VerifyProgress&) { return true; }), IsOk());
+  EXPECT_EQ(objects_.num_objects(), 2U);
+}
+
 // What is looked at is left behind, and so much is deleted in a step.
 TEST_F(ObjectEnginesTest, ASweepDeletesSoMuchInAStep) {
   ASSERT_THAT(BindStores(replica_.engines()), IsOk());
