@@ -20,6 +20,7 @@
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/rpc/server_fixture.h"
+#include "tests/support/random_graphs.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -280,6 +281,39 @@ TEST_P(AdminServiceTest, AJobOfAnotherServerIsThere) {
   EXPECT_THAT(move("ours"), StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("'ours'")));
   EXPECT_THAT(move("a job"), StatusIs(absl::StatusCode::kInvalidArgument,
                                       ::testing::StartsWith("job: 'a job' must be 1 to 128")));
+}
+
+TEST_P(AdminServiceTest, AMoveThatTheLogRefusesIsNone) {
+  OpenDatasets();
+  ledger_ = std::make_unique<LogsOfACluster>();
+  Random random(5);
+  const GraphSchema schema = *GraphSchema::Create(*SizeSchema::Create({"nodes"}), {});
+  ASSERT_THAT(datasets_->Create("graphs", schema, {}), IsOk());
+  ASSERT_THAT(datasets_->Append("graphs", RandomChunk(random, &schema, 5, 9, 0), {}, std::nullopt),
+              IsOk());
+  ASSERT_THAT(datasets_->Seal("graphs"), IsOk());
+  Start({});
+  v1::LoadRequest load;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(epoch {
+             dataset: "graphs"
+             job: "ours"
+             rank_groups { shapes { capacities { component: "nodes" rows: 20 } } }
+           }
+           ranked { num_ranks: 1 })pb",
+      &load));
+  grpc::ClientContext loading;
+  const auto stream = v1::LoaderService::NewStub(channel_)->Load(&loading, load);
+  v1::LoadResponse opened;
+  ASSERT_TRUE(stream->Read(&opened));
+  grpc::ClientContext context;
+  v1::MoveJobRequest move;
+  move.set_job("ours");
+  move.set_address("a:1");
+  v1::MoveJobResponse response;
+  EXPECT_THAT(ToAbsl(stub_->MoveJob(&context, move, &response)),
+              StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("address")));
+  loading.TryCancel();
 }
 
 // Each port has its own services, and says so to tools, if it may.

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "packhouse/v1/loader.pb.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {
@@ -221,6 +222,45 @@ TEST_P(PackStreamTest, ObserveCountsAndAnswersEachRequest) {
   ASSERT_THAT(ToAbsl(stub->GetHistogram(&get_context, get, &got)), IsOk());
   EXPECT_THAT(Uint32sFromWire(got.histogram().tuples()), ElementsAre(4, 0, 7, 0));
   EXPECT_THAT(Uint64sFromWire(got.histogram().counts()), ElementsAre(6, 3));
+}
+
+// How the headers offer lanes; docs/lane.md has their names.
+TEST_P(PackStreamTest, IsOfferedTheLanesThatItAsksFor) {
+  using Keys = std::vector<std::string>;
+  ServerOptions options;
+  options.lane_address = absl::StrCat("unix:", folder_.path(), "/lane");
+  StartServer(options);
+  const std::string lane = "packhouse-lane";
+  const std::string graphs = "packhouse-lane-graphs";
+  for (const bool has_graphs : {true, false}) {
+    for (const auto& [asks, offers] :
+         {std::pair(Keys(), Keys()), std::pair(Keys{graphs}, Keys()),
+          std::pair(Keys{lane}, Keys{lane + "-bin"}),
+          std::pair(Keys{lane, graphs}, Keys{lane + "-bin", graphs + "-bin"})}) {
+      PackCall call;
+      for (const std::string& key : asks) call.context.AddMetadata(key, "1");
+      call.stub = v1::PackingService::NewStub(channel_);
+      call.stream = call.stub->Pack(&call.context);
+      v1::PackRequest open = OpenSizes(10);
+      open.mutable_open()->set_payload(has_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
+      ASSERT_TRUE(call.stream->Write(open));
+      v1::PackResponse response;
+      ASSERT_TRUE(call.stream->Read(&response));
+      Keys offered;
+      for (const auto& [name, value] : call.context.GetServerInitialMetadata()) {
+        if (!name.starts_with("packhouse-lane")) continue;
+        offered.emplace_back(name.data(), name.size());
+        v1::Lane offer;
+        ASSERT_TRUE(offer.ParseFromString(std::string(value.data(), value.size())));
+        EXPECT_EQ(offer.socket_path(), has_graphs ? folder_.path() + "/lane" : "");
+        EXPECT_EQ(offer.token().empty(), !has_graphs);
+        EXPECT_EQ(offer.refusal().empty(), has_graphs);
+      }
+      EXPECT_EQ(offered, offers);
+      call.stream->WritesDone();
+      EXPECT_THAT(Finish(*call.stream), IsOk());
+    }
+  }
 }
 
 }  // namespace

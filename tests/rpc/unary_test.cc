@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +106,47 @@ TEST_P(UnaryTest, HistogramsAreSavedWhereThereIsAFolder) {
   EXPECT_EQ(is_there(""), was_there);
   std::error_code ignored;
   if (!was_there) std::filesystem::remove(absl::StrCat("/", kHistogramsFile), ignored);
+}
+
+// What was not saved is to be saved the next time.
+TEST_P(UnaryTest, HistogramsThatCannotBeSavedAreTold) {
+  ServerOptions options;
+  options.histograms_folder = folder_.path() + "/folder";
+  std::filesystem::create_directory(options.histograms_folder);
+  StartServer(options);
+  ASSERT_THAT(Merge(absl::StrCat("histogram: 'h' addend", kTenGraphs)), IsOk());
+  std::filesystem::remove(options.histograms_folder);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(server_->SaveHistograms().ok());
+  std::filesystem::create_directory(options.histograms_folder);
+  EXPECT_THAT(server_->SaveHistograms(), IsOk());
+  EXPECT_TRUE(
+      std::filesystem::exists(absl::StrCat(options.histograms_folder, "/", kHistogramsFile)));
+}
+
+TEST(ServerStartTest, WhatKeepsAServerFromStartingIsTold) {
+  const TemporaryFolder folder{TemporaryFolder::InMemory()};
+  std::ofstream(absl::StrCat(folder.path(), "/", kHistogramsFile)) << "no histograms";
+  SimulatedClock clock;
+  CountingObserver observer;
+  const auto started = [&](const ServerOptions& options) {
+    return Server::Start(options, &clock, &observer, &observer, nullptr).status();
+  };
+  const std::string nowhere = "unix:/nowhere/at/all";
+  EXPECT_THAT(started({}), IsOk());
+  ServerOptions options;
+  options.address = nowhere;
+  EXPECT_THAT(started(options),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(nowhere.substr(5))));
+  options = {};
+  options.lane_address = nowhere;
+  EXPECT_FALSE(started(options).ok());
+  options = {};
+  options.histograms_folder = folder.path();
+  EXPECT_THAT(started(options), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())));
+  options = {};
+  options.max_message_bytes = 1;
+  EXPECT_THAT(started(options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_message_bytes")));
 }
 
 TEST_P(UnaryTest, HistogramsAreListedUntilTheyAreDeleted) {

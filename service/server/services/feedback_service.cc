@@ -66,7 +66,6 @@ absl::StatusOr<v1::DeleteModelResponse> Delete(const v1::DeleteModelRequest& req
                                                FeedbackStore& feedback,
                                                const CallContext& context) {
   const FeedbackKey key = {request.model(), request.device()};
-  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
   PH_RETURN_IF_ERROR(feedback.Delete(key));
   LogDeletion(context.log, context.client, "measured model",
               absl::StrCat(key.model, "/", key.device));
