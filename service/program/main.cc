@@ -157,19 +157,6 @@ void NoteContents(const Options& options, const FolderStores& folder, const Serv
           {LogField::Message(noted.message())});
 }
 
-// The kernel kills a process that goes beyond its limit, without a word in the log.
-void WarnOfMemoryLimit(const Options& options, EventLog& log) {
-  const uint64_t budget = options.server.memory_budget;
-  const uint64_t needed = budget / 100 * 115 + kBytesBesideBudget;
-  if (!options.memory_limit || needed <= *options.memory_limit) return;
-  log.Log(LogLevel::kWarning, "memory limit",
-          {{"limit_bytes", *options.memory_limit},
-           {"budget_bytes", budget},
-           {"needed_bytes", needed},
-           LogField::Message("the container's limit is too low for --memory-budget: the process "
-                             "may be killed")});
-}
-
 // The cluster's store was restored: nothing that this server remembers holds, and it can change
 // nothing. Its clients go elsewhere, and are told.
 void EndFormerLife(rpc::Server& server, Logs& logs, const absl::Status& why) {
@@ -252,7 +239,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   // While the server starts, complaints of the libraries are debug lines: the final error says what
   // failed.
   rpc::RouteLibraryLogs(&logs.limited, LogLevel::kDebug);
-  WarnOfMemoryLimit(options, logs.all);
+  WarnOfMemoryLimit(options.server.memory_budget, options.memory_limit, logs.all);
   PH_RETURN_IF_ERROR(RaiseFileLimit());
 
   // What is on the disk, and whom the server knows.

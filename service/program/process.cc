@@ -24,6 +24,7 @@
 #include "service/base/execution.h"
 #include "service/base/memory_return.h"
 #include "service/base/steady_waits.h"
+#include "service/program/options.h"
 #include "service/program/spdlog_log.h"
 
 namespace packhouse {
@@ -107,6 +108,17 @@ void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
                {{"bytes", *bytes}, {"ms", SteadyTime() - start}});
     }
   });
+}
+
+void WarnOfMemoryLimit(uint64_t budget, std::optional<uint64_t> limit, EventLog& log) {
+  const uint64_t needed = budget / 100 * 115 + kBytesBesideBudget;
+  if (!limit || needed <= *limit) return;
+  log.Log(LogLevel::kWarning, "memory limit",
+          {{"limit_bytes", *limit},
+           {"budget_bytes", budget},
+           {"needed_bytes", needed},
+           LogField::Message("the container's limit is too low for --memory-budget: the process "
+                             "may be killed")});
 }
 
 void TellServiceManager(const std::string& state) {

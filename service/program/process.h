@@ -2,6 +2,8 @@
 #ifndef PACKHOUSE_SERVICE_PROGRAM_PROCESS_H_
 #define PACKHOUSE_SERVICE_PROGRAM_PROCESS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +27,10 @@ void TuneAllocator();
 // Gives memory back when it is idle, on a thread of its own until the process ends. The pointees
 // must live as long.
 void StartMemoryReturn(const rpc::Server* server, EventLog* log);
+
+// The kernel kills a process that goes beyond its limit, without a word in the log: warns if
+// `limit` (unset: none) has no room for `budget` and what is beside it.
+void WarnOfMemoryLimit(uint64_t budget, std::optional<uint64_t> limit, EventLog& log);
 
 // Sends `state`, such as "READY=1", to the socket that $NOTIFY_SOCKET names; does nothing without
 // one. Whoever does not listen is not waited for.
