@@ -2,10 +2,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -22,7 +20,6 @@
 #include "service/base/standard_files.h"
 #include "service/base/status_macros.h"
 #include "service/engine/feedback/feedback_store.h"
-#include "service/engine/histograms/histogram_file.h"
 #include "service/program/background_work.h"
 #include "service/program/commands/commands.h"
 #include "service/program/commit.h"
@@ -141,16 +138,11 @@ void ServeUntilSignal(const Options& options, rpc::Server& server, security::Sec
   server.Drain({options.lame_duck, options.drain_timeout});
 }
 
-// From now on the folder must have what it has. The file of histograms is made if there is none, so
-// that nobody takes one that was lost for one that never was.
+// From now on the folder must have what it has, so that nobody takes what was lost for what never
+// was.
 void NoteContents(const Options& options, const FolderStores& folder, const ServedStores& stores,
-                  rpc::Server& server, LimitedLog& log) {
+                  LimitedLog& log) {
   if (!stores.may_save()) return;
-  std::error_code error;
-  if (options.membership.ledger.empty() &&
-      !std::filesystem::exists(absl::StrCat(options.data_dir, "/", kHistogramsFile), error)) {
-    SaveHistograms(server, log);
-  }
   const absl::Status noted = NoteFolderContents(options.data_dir, folder.identities());
   if (noted.ok()) return;
   log.Log("contents", LogLevel::kWarning, "the contents of the data folder are not noted",
@@ -216,15 +208,17 @@ void StartMembership(Membership& membership, rpc::Server& server, Logs& logs) {
       [&server, &logs](const absl::Status& why) { EndFormerLife(server, logs, why); });
 }
 
-[[noreturn]] void ServeAndEnd(const Options& options, rpc::Server& server,
-                              security::SecurityFiles& files, ServedStores& stores,
-                              FeedbackStore& feedback, Logs& logs) {
+[[noreturn]] void ServeAndEnd(const Options& options, const FolderStores& folder,
+                              rpc::Server& server, security::SecurityFiles& files,
+                              ServedStores& stores, FeedbackStore& feedback, Logs& logs) {
   ServeUntilSignal(options, server, files, logs);
   stores.SaveUses();
   for (const auto& wing : options.wings) wing->SaveUses();
   feedback.SaveUses().IgnoreError();
   // They are in memory alone until then: what is not written now is lost.
   const bool all_saved = !stores.may_save() || SaveHistograms(server, logs.limited);
+  // With the file of histograms, if it is new.
+  NoteContents(options, folder, stores, logs.limited);
   logs.Report();
   logs.all.Log(LogLevel::kInfo, "drained", {});
   logs.all.Close(kLastLines);
@@ -317,7 +311,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
                                                             &metrics, stores->datasets()));
   PH_RETURN_IF_ERROR(SetTcpCongestion(options, *server));
 
-  NoteContents(options, folder, *stores, *server, logs.limited);
+  NoteContents(options, folder, *stores, logs.limited);
   readiness.Add("draining", [server = server.get()] {
     return std::string(server->is_draining() ? "draining" : "");
   });
@@ -344,7 +338,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   Announce(*server, http.address(), logs.all);
   TellServiceManager("READY=1");
 
-  ServeAndEnd(options, *server, *files, *stores, *feedback, logs);
+  ServeAndEnd(options, folder, *server, *files, *stores, *feedback, logs);
 }
 
 // Writes one line in the log's form, for every error at the start and at every --log-level.

@@ -10,9 +10,11 @@ import signal
 import subprocess
 
 import grpc
+import numpy as np
 import pytest
 from server_process import ServerProcess
 
+from packhouse import Client
 from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
 
@@ -106,6 +108,18 @@ def test_the_store_of_another_folder_is_an_error_that_names_it(
     assert status == 1
     assert f"{store}/data.mdb" in words
     assert "--accept-missing" in words
+
+
+def test_histograms_that_are_lost_before_the_next_start_are_missed(tmp_path: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path)) as server:
+        with Client(server.address) as client:
+            client.histograms.observe("sizes", np.array([[1, 2]]))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+    (tmp_path / "histograms").unlink()
+    status, words = refused("--data-dir", str(tmp_path))
+    assert status == 1
+    assert f"{tmp_path}/histograms" in words
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:
