@@ -15,6 +15,7 @@ import pytest
 from server_process import ServerProcess
 
 from packhouse import (
+    BatchFeedback,
     Client,
     ComponentProfile,
     DeviceProfile,
@@ -136,6 +137,37 @@ def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
         ("127.0.0.1", "data set", "graphs"),
         ("127.0.0.1", "histogram", "sizes"),
     ]
+
+
+def test_what_expires_is_told(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    # As the log and as the metrics name them.
+    kinds = {
+        "dataset": "dataset",
+        "histogram": "histogram",
+        "model": "measured_model",
+        "source_graph": "source_graph",
+    }
+    flags = [f"--{flag}-retention=1s" for flag in ("dataset", "histogram", "model", "source-graph")]
+    with log.open("w") as file, ServerProcess(
+        "--data-dir", str(tmp_path / "data"), *flags, log=file
+    ) as server:
+        with Client(server.address) as client:
+            client.datasets.create("thing", GraphSchema(("nodes",), ()))
+            client.histograms.observe("thing", [SIZES])
+            client.feedback.report("thing/cpu", [BatchFeedback({"nodes": 1, "graphs": 1}, seconds=1)])
+            client.source_graphs.create("thing", SourceGraphSchema([SourceNodeSet("n")], []))
+        for each in kinds.values():
+            while f"\npackhouse_{each}s_expired_total 1\n" not in server.get("/metrics")[1]:
+                pass
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+    lines = events(log)
+    assert {line["level"] for line in lines} == {"info"}
+    expired = [line for line in lines if line["event"] == "expired"]
+    assert all(line["unused_ms"] >= 1000 for line in expired)
+    told = {kind: line[kind] for line in expired for kind in kinds if kind in line}
+    assert told == {kind: "thing/cpu" if kind == "model" else "thing" for kind in kinds}
 
 
 def test_calls_that_come_to_their_end_are_no_failures(tmp_path: pathlib.Path) -> None:
