@@ -1,9 +1,12 @@
 // The audit log and the access log: which calls they have, line by line.
 #include "service/program/journal_files.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -152,6 +155,34 @@ TEST_F(JournalFilesTest, HalfALineIsEnded) {
     EXPECT_TRUE(file->Append("y"));
     EXPECT_EQ(TextOf(audit_), after);
   }
+}
+
+TEST_F(JournalFilesTest, HalfALineThatFindsNoRoomIsTakenBack) {
+  const auto file = AppendedFile::Open(audit_).value();
+  EXPECT_TRUE(file->Append("one"));
+  const auto before = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit all = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &all), 0);
+  rlimit six = all;
+  six.rlim_cur = 6;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &six), 0);
+  const bool is_written = file->Append("two");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &all), 0);
+  ::signal(SIGXFSZ, before);
+  EXPECT_FALSE(is_written);
+  EXPECT_EQ(TextOf(audit_), "one\n");
+  EXPECT_TRUE(file->Append("three"));
+  EXPECT_EQ(TextOf(audit_), "one\nthree\n");
+}
+
+TEST_F(JournalFilesTest, AFileThatCannotBeOpenedAnewIsToldAndTheOneBeforeGoesOn) {
+  const std::string path = folder_.path() + "/in/audit";
+  std::filesystem::create_directory(folder_.path() + "/in");
+  const auto file = AppendedFile::Open(path).value();
+  std::filesystem::rename(folder_.path() + "/in", folder_.path() + "/out");
+  EXPECT_THAT(file->Reload(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+  EXPECT_TRUE(file->Append("one"));
+  EXPECT_EQ(TextOf(folder_.path() + "/out/audit"), "one\n");
 }
 
 TEST_F(JournalFilesTest, WhatCannotBeWrittenIsTold) {

@@ -689,6 +689,22 @@ TEST_P(LoaderServiceTest, ForgetsEpochsThatNobodyUses) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
 }
 
+// Whoever has deleted it.
+TEST_P(LoaderServiceTest, WhatIsOfADataSetThatIsGoneIsLetGo) {
+  Start();
+  const uint64_t idle = server_->working_bytes();
+  v1::EpochSpec spec = Spec();
+  spec.clear_job();
+  ASSERT_THAT(GetEpoch(spec).status(), IsOk());
+  const uint64_t held = server_->working_bytes();
+  EXPECT_GT(held, idle);
+  server_->ForgetGone();
+  EXPECT_EQ(server_->working_bytes(), held);
+  ASSERT_THAT(datasets_->Delete("graphs"), IsOk());
+  server_->ForgetGone();
+  EXPECT_EQ(server_->working_bytes(), idle);
+}
+
 // An evaluation is one pass of which nothing is kept, and the same bytes as often as it is asked
 // for.
 TEST_P(LoaderServiceTest, EvaluatesWithoutALedger) {

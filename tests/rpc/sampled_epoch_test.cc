@@ -145,6 +145,23 @@ TEST_P(SampledEpochTest, ASeedThatComesAgainIsDrawnAroundAnew) {
   EXPECT_GT(drawn.size(), 20);
 }
 
+TEST_P(SampledEpochTest, WhatIsOfAGraphThatIsThereIsKeptWhileItIsUsed) {
+  StartWithGraph();
+  const uint64_t idle = server_->working_bytes();
+  v1::GetEpochRequest request;
+  *request.mutable_epoch() = Spec("");
+  grpc::ClientContext context;
+  v1::Epoch epoch;
+  ASSERT_THAT(ToAbsl(v1::LoaderService::NewStub(channel_)->GetEpoch(&context, request, &epoch)),
+              IsOk());
+  const uint64_t held = server_->working_bytes();
+  EXPECT_GT(held, idle);
+  server_->ForgetGone();
+  EXPECT_EQ(server_->working_bytes(), held);
+  for (int i = 0; i < 2; ++i) server_->ForgetIdleThings();
+  EXPECT_EQ(server_->working_bytes(), idle);
+}
+
 TEST_P(SampledEpochTest, BatchesAreMadeAgainAsTheyWere) {
   StartWithGraph();
   std::map<uint64_t, std::string> delivered;
