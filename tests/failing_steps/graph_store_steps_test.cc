@@ -5,11 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
 #include "service/base/stored_damage.h"
@@ -19,6 +22,7 @@
 #include "tests/support/failing_disk.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/files_below.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {
@@ -233,6 +237,102 @@ TEST(GraphStoreStepsTest, TheDiskFailsUnderARepair) {
       },
       absl::StatusCode::kNotFound,
       [](GraphsWorld& world) { std::filesystem::resize_file(world.FolderOf("/manifest"), 3); });
+}
+
+// So many nodes of each set, and about as many edges; of `writes` twice as many.
+RowsOfGraph ManyRows(int64_t num_nodes) {
+  RowsOfGraph rows;
+  const auto paper = [&](int64_t number) { return BytesOf(number % num_nodes); };
+  const auto author = [&](int64_t number) {
+    return absl::StrCat("author-number-", number % num_nodes);
+  };
+  for (int64_t n = 0; n < num_nodes; ++n) {
+    rows.nodes.push_back({0, paper(n * 3), {BytesOf(n), std::string(4 + 2 * (n % 3), 't')}});
+    rows.nodes.push_back({1, author(n * 3), {std::string(8 + n % 3, 'n')}});
+    rows.edges.push_back({0, paper(n), paper(n * 7 + 1), {BytesOf(n)}});
+    rows.edges.push_back({3, author(n), author(n * 7 + 1), {std::string(8 + n % 3, 'r')}});
+  }
+  for (int64_t e = 0; e < 2 * num_nodes; ++e) {
+    rows.edges.push_back({1, author(e), paper(e * 3 + 1), {}});
+  }
+  return rows;
+}
+
+// It takes its room in pieces of a MiB; there is room for two more each time.
+TEST(GraphStoreStepsTest, ASealThatFindsNoRoomLeavesTheGraphAsItWas) {
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  FileSourceGraphStore::Options options;
+  options.folder = above.path() + "/graphs";
+  options.min_free_bytes = 0;
+  uint64_t before = 0;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FileSourceGraphStore::Open(options));
+    const SourceGraphSchema schema = LawSchema();
+    ASSERT_THAT(store->Create("g", schema, LawOptions()), IsOk());
+    // Each array is longer than the MiB that its writer holds back.
+    const ChunkOfRows chunk(schema, LawOptions(), ManyRows(140000));
+    ASSERT_THAT(store->Append({"g", 0}, chunk.chunk(), std::nullopt), IsOk());
+    before = store->Get("g")->num_bytes;
+  }
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(options.folder)) {
+      found.insert(each.path().string());
+    }
+    return found;
+  };
+  std::set<std::string> files;
+  SealOptions seal;
+  seal.memory_bytes = 1 << 20;
+  int num_refused = 0;
+  for (uint64_t room = before;; room += uint64_t{2} << 20) {
+    options.max_bytes = room;
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FileSourceGraphStore::Open(options));
+    if (files.empty()) files = names();
+    const auto sealed = store->Seal({"g", 0}, seal, kGoOn);
+    if (sealed.ok()) break;
+    ASSERT_THAT(sealed, StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
+    PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo info, store->Get("g"));
+    ASSERT_EQ(info.state, SourceGraphState::kOpen);
+    ASSERT_EQ(info.num_bytes, before);
+    ASSERT_EQ(store->counts().num_bytes, before);
+    ASSERT_EQ(names(), files) << room;
+    ++num_refused;
+  }
+  EXPECT_GT(num_refused, 10);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FileSourceGraphStore::Open(options));
+  const auto report = store->Verify("g", kGoOn);
+  EXPECT_TRUE(report.ok() && report->ok());
+}
+
+TEST(GraphStoreStepsTest, WhatIsGivenUpAtAnyMomentWorksWhenItIsTriedAgain) {
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(above.path() + "/graphs"));
+  const SourceGraphSchema schema = LawSchema();
+  ASSERT_THAT(store->Create("g", schema, LawOptions()), IsOk());
+  const ChunkOfRows chunk(schema, LawOptions(), ManyRows(5000));
+  ASSERT_THAT(store->Append({"g", 0}, chunk.chunk(), std::nullopt), IsOk());
+  // At each question in turn, until there is none left. How many there were.
+  const auto give_up = [&](SourceGraphState state, const auto& call) {
+    for (int moment = 0;; ++moment) {
+      int asked = 0;
+      const absl::Status status =
+          call([&](const SourceGraphProgress& /*now*/) { return asked++ != moment; });
+      if (status.ok()) return moment;
+      EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+      EXPECT_EQ(asked, moment + 1) << "it went on";
+      EXPECT_EQ(store->Get("g")->state, state);
+      if (testing::Test::HasFailure()) return 0;
+    }
+  };
+  EXPECT_GT(give_up(SourceGraphState::kOpen,
+                    [&](const auto& progress) {
+                      return store->Seal({"g", 0}, {}, progress).status();
+                    }),
+            20);
+  EXPECT_GT(give_up(SourceGraphState::kSealed,
+                    [&](const auto& progress) { return store->Verify("g", progress).status(); }),
+            20);
 }
 
 }  // namespace
