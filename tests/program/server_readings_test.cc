@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/program/wing.h"
+#include "service/stores/limits/data_folder.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/openssl_command.h"
@@ -349,7 +350,12 @@ TEST_F(ServerReadingsTest, OfOneOfACluster) {
 // Data sets that each server has a copy of are changed by none.
 TEST_F(ServerReadingsTest, ACopyIsOnlyRead) {
   options_.data_dir = folder_.path() + "/data";
+  // Where nothing expires any more, it would be too old once something does.
+  const std::string uses = LastUsesFile(options_.data_dir);
+  std::filesystem::create_directory(options_.data_dir);
+  WriteText(uses, "of an earlier server");
   Open();
+  EXPECT_FALSE(std::filesystem::exists(uses));
   Append("a", 3);
   EXPECT_EQ(stores_->retained_datasets(), nullptr);
   stores_ = nullptr;

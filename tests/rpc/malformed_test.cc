@@ -80,6 +80,13 @@ TEST_P(MalformedTest, ATruncatedMessageIsInvalidOnEveryMethod) {
   EXPECT_GE(methods, 50U);
   EXPECT_THAT(SendUnary("/packhouse.v1.PlanningService/Plan", kTruncated),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("truncated or malformed")));
+  for (const char* const of_others :
+       {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}) {
+    EXPECT_THAT(SendOnStream(of_others, kTruncated),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("truncated or malformed")))
+        << of_others;
+  }
 }
 
 TEST_P(MalformedTest, AMessageAboveTheLimitIsResourceExhausted) {
