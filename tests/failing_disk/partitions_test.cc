@@ -110,12 +110,16 @@ TEST(FailingPartitionsTest, ItIsDeletedOrNot) {
 // The folder appears with all its files, or not; and the same call goes on from what was done.
 TEST(FailingPartitionsTest, APartitionIsWholeOrNone) {
   const auto graph = SmallSourceGraph(12);
+  PartitionPlan plan = TwoParts();
+  plan.npy = true;
+  plan.mapping = true;
+  plan.assignment = true;
   const TemporaryFolder whole(TemporaryFolder::InMemory());
-  ASSERT_TRUE(RunPartition(*graph, TwoParts(), whole.path() + "/p", nullptr, {}).ok());
+  ASSERT_TRUE(RunPartition(*graph, plan, whole.path() + "/p", nullptr, {}).ok());
   const std::map<std::string, std::string> expected = FilesBelow(whole.path() + "/p");
   DiskChange change;
-  change.attempt = [&graph](const std::string& folder) {
-    return RunPartition(*graph, TwoParts(), folder + "/p", nullptr, {}).status();
+  change.attempt = [&](const std::string& folder) {
+    return RunPartition(*graph, plan, folder + "/p", nullptr, {}).status();
   };
   change.state = [&expected](const std::string& folder) -> std::string {
     if (!std::filesystem::exists(folder + "/p")) return "none";

@@ -76,9 +76,11 @@ absl::Status FileSink::Finish() {
 absl::StatusOr<uint64_t> WriteDurably(const std::string& path,
                                       absl::FunctionRef<absl::Status(ByteSink&)> write) {
   PH_ASSIGN_OR_RETURN(const std::unique_ptr<FileSink> sink, FileSink::Create(path));
-  PH_RETURN_IF_ERROR(write(*sink));
-  PH_RETURN_IF_ERROR(sink->Finish());
-  return sink->bytes();
+  absl::Status written = write(*sink);
+  if (written.ok()) written = sink->Finish();
+  if (written.ok()) return sink->bytes();
+  ::unlink(path.c_str());
+  return written;
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {

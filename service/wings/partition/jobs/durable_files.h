@@ -48,6 +48,7 @@ class FileSink : public ByteSink {
 };
 
 // Creates a file, lets `write` fill it, and finishes it; its folder is not synced. Gives its bytes.
+// After an error there is no file.
 absl::StatusOr<uint64_t> WriteDurably(const std::string& path,
                                       absl::FunctionRef<absl::Status(ByteSink&)> write);
 
