@@ -73,6 +73,29 @@ TEST(PartitionStatesTest, OneGivesWayToClientsThatHadLess) {
   EXPECT_TRUE(states.empty());
 }
 
+TEST(PartitionStatesTest, WhatOneTookCountsWhileItsClientHasMore) {
+  PartitionStates states;
+  const auto end = [&states](const PartitionStates::Turn& turn, absl::Duration took) {
+    states.Ending(turn);
+    states.End(turn, took, absl::OkStatus());
+  };
+  states.Ask({"g", "a1"}, WorkOf("a"));
+  states.Ask({"g", "a2"}, WorkOf("a"));
+  states.Ask({"g", "b1"}, WorkOf("b"));
+  end(states.Begin(), absl::Seconds(5));
+  const auto other = states.Begin();
+  EXPECT_EQ(other.key.second, "b1");
+  EXPECT_FALSE(states.IsTurnOfOthers(other, absl::Seconds(4)));
+  EXPECT_TRUE(states.IsTurnOfOthers(other, absl::Seconds(6)));
+  end(other, absl::Seconds(4));
+  end(states.Begin(), absl::Hours(1));
+  // Nobody has one any more: all begin anew.
+  states.Ask({"g", "b2"}, WorkOf("b"));
+  const auto last = states.Begin();
+  states.Ask({"g", "a3"}, WorkOf("a"));
+  EXPECT_TRUE(states.IsTurnOfOthers(last, absl::Seconds(1)));
+}
+
 // A model of the users, the threads and the disk around the states.
 class World {
  public:
