@@ -425,6 +425,42 @@ TEST_F(UsesOfOneTest, WhatIsUnusedGoesToTheSecond) {
   EXPECT_THAT(removed(most, 7), StatusIs(absl::StatusCode::kInternal, "why"));
 }
 
+TEST_F(UsesOfOneTest, WhatIsKeptIsNotNoted) {
+  SharedUses::Options options = Options();
+  options.retention = *ParseRetention("8h,kept=0s");
+  SharedUses uses(&keys_, options, [](absl::FunctionRef<void(const std::string&)>) {});
+  EXPECT_THAT(uses.Use("kept/thing"), IsOk());
+  uses.Add("kept/thing", 7);
+  EXPECT_THAT(others_.ReadAll(KeyRange::Prefix("uses/"), 9)->values, IsEmpty());
+}
+
+TEST_F(UsesOfOneTest, AUseOfWhatWasForgottenIsWrittenAgain) {
+  auto uses = Make();
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  Put(use_, "0 9");
+  uses->Forget("other");
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  EXPECT_EQ(Stored(use_), "0 9");
+  uses->Forget("thing");
+  EXPECT_THAT(uses->Use("thing"), IsOk());
+  EXPECT_EQ(Stored(use_), "0 0000000000000007");
+}
+
+// In several transactions.
+TEST_F(UsesOfOneTest, AllThatIsInUseIsSaved) {
+  constexpr uint64_t kThings = 1000;
+  const auto name = [](uint64_t i) { return absl::StrCat("thing", i); };
+  SharedUses uses(&keys_, Options(), [&](absl::FunctionRef<void(const std::string&)> see) {
+    for (uint64_t i = 0; i < kThings; ++i) see(name(i));
+  });
+  for (uint64_t i = 0; i < kThings; ++i) ASSERT_THAT(uses.Use(name(i)), IsOk());
+  const Revision before = cluster_keys_.revision();
+  EXPECT_THAT(uses.Save(), IsOk());
+  for (uint64_t i = 0; i < kThings; ++i) {
+    EXPECT_GT(others_.Get(absl::StrCat("uses/x/of/", name(i))).value()->mod_revision, before);
+  }
+}
+
 // However often things are used.
 TEST_F(SharedUsesTest, UsesAreWrittenOnceInAPeriod) {
   for (int i = 0; i < 5; ++i) {
