@@ -76,8 +76,9 @@ TEST(AllocationStepsTest, OfAnEpoch) {
   const EpochRequest request = DatasetWorld::Request();
   RefusedMemory memory;
   FailingAllocations allocations;
-  ExpectDoneOrNot([&] { return std::make_unique<EpochWorld>(reader, request, nullptr, memory); },
-                  allocations);
+  ExpectDoneOrNot(
+      [&] { return std::make_unique<EpochWorld>(reader, nullptr, request, nullptr, memory); },
+      allocations);
 }
 
 }  // namespace

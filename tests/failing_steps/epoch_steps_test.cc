@@ -56,6 +56,7 @@ void AppendMore(DatasetWorld& world, bool grouped) {
 // The ways to ask for an epoch.
 std::vector<std::pair<std::string, EpochRequest>> Requests(size_t num_graphs) {
   std::vector<std::pair<std::string, EpochRequest>> requests;
+  requests.reserve(64);  // They are referred to.
   const auto add = [&](std::string name) -> EpochRequest& {
     requests.emplace_back(std::move(name), DatasetWorld::Request());
     return requests.back().second;
@@ -95,6 +96,17 @@ std::vector<std::pair<std::string, EpochRequest>> Requests(size_t num_graphs) {
   left_out.rank_groups[0].shapes[0] = {7, 7, 6};
   requests.push_back({"a mixture that is cut", left_out});
   requests.back().second.cuts_oversize = true;
+  add("in segments").segments = SegmentsRequest{40, 2};
+  const EpochRequest segments = requests.back().second;
+  requests.push_back({"in segments, in steps of like cost", steps});
+  requests.back().second.segments = SegmentsRequest{40, 1};
+  requests.push_back({"in segments, by rows", segments});
+  requests.back().second.by_score = ByScoreRequest{std::nullopt, 0, true, 3};
+  requests.push_back({"a subset in segments", subset});
+  requests.back().second.segments = segments.segments;
+  requests.push_back({"in segments, cut", segments});
+  requests.back().second.cuts_oversize = true;
+  requests.back().second.rank_groups[0].shapes[0] = {7, 7, 6};
   return requests;
 }
 
@@ -104,16 +116,18 @@ TEST(EpochStepsTest, CancelledOrRefused) {
   AppendMore(world, /*grouped=*/true);
   const MixedDatasets mixed(&world.store(), nullptr);
   StepsOptions options;
-  options.most_steps = 60;
+  options.most_steps = 30;
+  options.each_kind = true;
   for (const auto& [name, request] : Requests(world.num_graphs())) {
     SCOPED_TRACE(name);
     const std::shared_ptr<const DatasetReader> reader = mixed.OpenReader(request.dataset).value();
+    const std::shared_ptr<const DatasetChunks> chunks = mixed.OpenChunks(request.dataset).value();
     RefusedMemory memory;
     CancelledSteps cancelled;
     const StepsTold told = ExpectDoneOrNot(
         [&, &words = request] {
           return std::make_unique<EpochWorld>(
-              reader, words, [&cancelled] { return cancelled.Fails(); }, memory);
+              reader, chunks, words, [&cancelled] { return cancelled.Fails(); }, memory);
         },
         cancelled, options);
     // Nothing is done for somebody who has gone. A part of a planner's work may be done without:
@@ -123,7 +137,7 @@ TEST(EpochStepsTest, CancelledOrRefused) {
     }
     ExpectDoneOrNot(
         [&, &words = request] {
-          return std::make_unique<EpochWorld>(reader, words, nullptr, memory);
+          return std::make_unique<EpochWorld>(reader, chunks, words, nullptr, memory);
         },
         memory, options);
     // A refusal that is ignored: tests/epochs/accounting_test.cc. What an epoch does without, such

@@ -10,6 +10,8 @@
 #ifndef PACKHOUSE_TESTS_SUPPORT_FAILING_STEPS_H_
 #define PACKHOUSE_TESTS_SUPPORT_FAILING_STEPS_H_
 
+#include <execinfo.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -79,14 +81,15 @@ class CountedSteps : public FailingThing {
   // `lasts`: all steps after the one that fails do, too.
   explicit CountedSteps(bool lasts = false) : lasts_(lasts) {}
 
-  // A step has come, of a kind where there are several; whether it fails.
+  // A step has come, of a kind where there are several, else that of where it comes from; whether
+  // it fails.
   bool Fails(const std::string& kind = "") {
     if (!is_counting_) return false;
     const uint64_t number = num_steps_++;
     if (failing_ == kNone) {
       absl::MutexLock lock(&mutex_);
       kinds_.resize(std::max<size_t>(kinds_.size(), number + 1));
-      kinds_[number] = kind;
+      kinds_[number] = kind.empty() ? Place() : kind;
     }
     const bool fails = number == failing_ || (lasts_ && number > failing_);
     if (fails) has_failed_ = true;
@@ -112,6 +115,13 @@ class CountedSteps : public FailingThing {
   }
 
  private:
+  // Who asks, through whom.
+  static std::string Place() {
+    void* frames[9];
+    const auto num_frames = static_cast<size_t>(backtrace(frames, 9));
+    return {reinterpret_cast<const char*>(frames), num_frames * sizeof(frames[0])};
+  }
+
   const bool lasts_;
   mutable absl::Mutex mutex_;
   std::vector<std::string> kinds_;
