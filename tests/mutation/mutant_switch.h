@@ -2,7 +2,8 @@
 //
 // PACKHOUSE_MUTANT is the number of the mutant that is switched on in a process; none is without
 // it. With PACKHOUSE_MUTANT_REACHED, each switch that is asked is noted there, with the test that
-// runs then; with PACKHOUSE_MUTANT_ONCE too, only with the first. mutations.py writes the switches, see mutant_builds.py.
+// runs then; with PACKHOUSE_MUTANT_ONCE too, only with the first. mutations.py writes the switches,
+// see mutant_builds.py.
 
 #ifndef PACKHOUSE_TESTS_MUTATION_MUTANT_SWITCH_H_
 #define PACKHOUSE_TESTS_MUTATION_MUTANT_SWITCH_H_
@@ -69,9 +70,9 @@ PACKHOUSE_MUTANT_OPERATOR(Modulo, %, /)
 
 }  // namespace packhouse_mutant
 
-#define PH_MUTANT_RETURN_IF_ERROR(number, ...)                            \
-  do {                                                                    \
-    absl::Status ph_status = (__VA_ARGS__);                               \
+#define PH_MUTANT_RETURN_IF_ERROR(number, ...)                              \
+  do {                                                                      \
+    absl::Status ph_status = (__VA_ARGS__);                                 \
     if (!ph_status.ok() && !packhouse_mutant::Is(number)) return ph_status; \
   } while (false)
 

@@ -182,7 +182,7 @@ struct StepsOptions {
   // Of more steps, as many are tried, spread evenly; with PACKHOUSE_ALL_CASES=1 all.
   uint64_t most_steps = 150;
   // Besides these, the first step of each kind.
-  bool each_kind = false;
+  bool each_kind = true;
   // What the same call may answer if it is done already.
   absl::StatusCode again = absl::StatusCode::kOk;
   // Also if no failure is ever told, since the call tries again by itself.
