@@ -474,6 +474,10 @@ TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
         [](const EpochIdentity& /*identity*/) { return true; }, [] { return false; });
   };
   EXPECT_EQ(find()->opened.identity.key.job, damaged);
+  // A record that is none.
+  EXPECT_THAT(first.jobs.Open(damaged).value().job->log().Append({"x"}), IsOk());
+  EXPECT_THAT(other_->logs.Read(damaged), IsOk());
+  EXPECT_EQ(find()->opened.identity.key.job, job);
   FakeConnection connection(&servers_);
   // Of a head that is damaged, one of another release, and one without its entries.
   for (const char* const head : {"2 2 x", "3 anything else", "2 1-1 9 9 10 1 0 "}) {
@@ -513,17 +517,36 @@ TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
   EXPECT_EQ(memory.held(), 0U);
   class Leaving final : public Caller {
    public:
-    bool IsGone() const override { return num_waits == 2; }
+    bool IsGone() const override { return num_waits == most_waits; }
     void OnWait() override { ++num_waits; }
     int num_waits = 0;
+    int most_waits = 0;
   } caller;
-  {
+  // For the list, and for a ledger.
+  for (const int most_waits : {1, 2}) {
+    caller.num_waits = 0;
+    caller.most_waits = most_waits;
     const CallerScope scope(&caller);
     EXPECT_THAT(find([] {}), StatusIs(absl::StatusCode::kCancelled, testing::_));
-    EXPECT_EQ(caller.num_waits, 2);
+    EXPECT_EQ(caller.num_waits, most_waits);
   }
   PH_ASSERT_OK_AND_ASSIGN(const MemoryHold most, memory.Hold("others", memory.bound()));
   EXPECT_THAT(find([] {}), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("ledger")));
+}
+
+// What cannot be forgotten now is told, and forgotten later.
+TEST_F(JobCensusTest, EpochsThatCannotBeForgottenAreTold) {
+  JobsOptions options;
+  options.epoch_retention = absl::Hours(10);
+  CountedServer first(*owner_, options);
+  for (const char* const begin : {"a", "team"}) {
+    EXPECT_THAT(LoadOne(first.jobs, JobOf(*owner_, begin)), IsOk());
+  }
+  const absl::Time late = clock_.Now() + absl::Hours(100);
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(first.jobs.ForgetUnused(late), testing::Not(IsOk()));
+  owner_->connection.SetFaults(nullptr);
+  EXPECT_THAT(first.jobs.ForgetUnused(late), IsOkAndHolds(2U));
 }
 
 // The directory may be out of reach just then, the job given back before, and the list never read.
