@@ -15,9 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
+#include "service/wings/partition/cutting/assignment_engine.h"
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_exports.h"
 #include "service/wings/partition/jobs/graph_folders.h"
@@ -273,6 +276,86 @@ TEST(PartitionStepsTest, WhatIsAskedForIsThere) {
     }
     return calls.has_failed();
   });
+}
+
+// Works until it is cancelled.
+class LastingEngine final : public AssignmentEngine {
+ public:
+  class Array final : public EngineArray {
+   public:
+    absl::Status Reserve(uint64_t capacity) override {
+      numbers_.resize(capacity);
+      return absl::OkStatus();
+    }
+    uint32_t* data() override { return numbers_.data(); }
+
+   private:
+    std::vector<uint32_t> numbers_;
+  };
+
+  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override {
+    return std::make_unique<Array>();
+  }
+  std::vector<absl::StatusOr<std::vector<uint32_t>>> Run(
+      const EngineProblem& /*problem*/, absl::Span<const EngineAttempt> attempts,
+      const EngineLimits& /*limits*/, const std::function<bool()>& cancelled) override {
+    absl::MutexLock lock(&mutex_);
+    is_called_ = true;
+    // Nobody tells of it.
+    while (!cancelled()) mutex_.AwaitWithTimeout(absl::Condition(&kNever), absl::Milliseconds(1));
+    return std::vector<absl::StatusOr<std::vector<uint32_t>>>(attempts.size(),
+                                                              absl::CancelledError("cancelled"));
+  }
+  void AwaitCall() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&is_called_));
+  }
+
+ private:
+  static constexpr bool kNever = false;
+
+  absl::Mutex mutex_;
+  bool is_called_ = false;
+};
+
+// Of one that runs, and of one that waits: after a restart, too.
+TEST(PartitionStepsTest, ACancellationIsKeptOrTold) {
+  for (const bool runs : {true, false}) {
+    int num_refused = 0;
+    ForEachStep([&](uint64_t step) {
+      const TemporaryFolder above(TemporaryFolder::InMemory());
+      const std::string companion = above.path() + "/companion";
+      OneGraphStore graphs(SmallSourceGraph(6), companion);
+      SimulatedClock clock;
+      LastingEngine engine;
+      PartitionJobs jobs(&graphs, &engine, &clock, nullptr, PartitionJobs::Options());
+      PartitionPlan plan = ThreeParts();
+      plan.options.method = PartMethod::kMetis;
+      for (const char* const name : {"a", "b"}) {
+        plan.name = name;
+        EXPECT_TRUE(jobs.Partition("g", plan, "me").ok());
+      }
+      engine.AwaitCall();
+      const std::string name = runs ? "a" : "b";
+      FailingCalls calls(companion, FailingCalls::Failure{step, EIO});
+      const auto cancelled = jobs.Cancel("g", name);
+      const bool has_failed = calls.has_failed();
+      calls.Stop();
+      SCOPED_TRACE(testing::Message() << step << ": " << calls.what());
+      const auto state = PartitionFolder(**graphs.Open("g"), name).State();
+      const bool is_kept = state.ok() && state->end && absl::IsCancelled(*state->end);
+      num_refused += cancelled.ok() ? 0 : 1;
+      if (cancelled.ok()) {
+        EXPECT_EQ(cancelled->state, PartitionJobState::kCancelled);
+        EXPECT_TRUE(is_kept);
+      } else {
+        EXPECT_TRUE(has_failed) << cancelled.status();
+        EXPECT_TRUE(!is_kept || DiskOutcomeIsUnknown(cancelled.status()));
+      }
+      return has_failed;
+    });
+    EXPECT_GT(num_refused, 0);
+  }
 }
 
 TEST(PartitionStepsTest, AnAnswerIsWholeOrRefused) {
