@@ -181,6 +181,44 @@ TEST_F(PartitionJobsTest, EveryPageOfGraphsIsSearchedForUnfinishedWork) {
   EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
 }
 
+// A store of graphs may not answer just as a server starts: work waits for the next start then.
+TEST(PartitionStartTest, UnfinishedWorkIsFoundLater) {
+  struct Away final : OneGraphStore {
+    using OneGraphStore::OneGraphStore;
+    absl::StatusOr<SourceGraphList> List(size_t page_size, absl::string_view after) const override {
+      if (lists) return OneGraphStore::List(page_size, after);
+      return absl::UnavailableError("no list now");
+    }
+    absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
+        absl::string_view name) const override {
+      if (opens) return OneGraphStore::Open(name);
+      return absl::UnavailableError("no graph now");
+    }
+    bool lists = true;
+    bool opens = true;
+  };
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  const std::string companion = above.path() + "/companion";
+  Away used(SmallSourceGraph(6), companion);
+  Away unused(SmallSourceGraph(6), companion);
+  PartitionPlan plan = PlanNamed("p", PartMethod::kRandom);
+  ASSERT_THAT(PartitionFolder(**used.Open("g"), "p").Create(plan, "me"), IsOk());
+  SimulatedClock clock;
+  PartitionJobs::Options options;
+  options.unused_graphs = &unused;
+  for (bool* const answers : {&used.lists, &unused.opens, &used.opens}) {
+    *answers = false;
+    PartitionJobs jobs(&used, nullptr, &clock, nullptr, options);
+    jobs.AwaitIdle();
+    *answers = true;
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo found, jobs.Get("g", "p"));
+    EXPECT_NE(found.state, PartitionJobState::kDone);
+  }
+  PartitionJobs jobs(&used, nullptr, &clock, nullptr, options);
+  jobs.AwaitIdle();
+  EXPECT_EQ(jobs.Get("g", "p")->state, PartitionJobState::kDone);
+}
+
 TEST_P(PartitionJobsLawTest, WorkGoesOnWhereItsGraphIsNotDeleted) {
   engine_.Hold();
   Open();
