@@ -303,6 +303,19 @@ TEST(GraphStoreStepsTest, ASealThatFindsNoRoomLeavesTheGraphAsItWas) {
   PH_ASSERT_OK_AND_ASSIGN(const auto store, FileSourceGraphStore::Open(options));
   const auto report = store->Verify("g", kGoOn);
   EXPECT_TRUE(report.ok() && report->ok());
+  // Nor has a copy of it.
+  const SealedSourceGraph sealed = store->OpenSealed("g").value();
+  options.folder = above.path() + "/copies";
+  num_refused = 0;
+  for (options.max_bytes = 0;; options.max_bytes += uint64_t{4} << 20) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto copies, FileSourceGraphStore::Open(options));
+    const auto copied = copies->CopyIn(sealed, kGoOn);
+    if (copied.ok()) break;
+    ASSERT_THAT(copied, StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
+    ASSERT_EQ(copies->counts().num_bytes, 0U);
+    ++num_refused;
+  }
+  EXPECT_GT(num_refused, 5);
 }
 
 TEST(GraphStoreStepsTest, WhatIsGivenUpAtAnyMomentWorksWhenItIsTriedAgain) {
@@ -312,8 +325,10 @@ TEST(GraphStoreStepsTest, WhatIsGivenUpAtAnyMomentWorksWhenItIsTriedAgain) {
   ASSERT_THAT(store->Create("g", schema, LawOptions()), IsOk());
   const ChunkOfRows chunk(schema, LawOptions(), ManyRows(5000));
   ASSERT_THAT(store->Append({"g", 0}, chunk.chunk(), std::nullopt), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, OpenStore(above.path() + "/other"));
   // At each question in turn, until there is none left. How many there were.
-  const auto give_up = [&](SourceGraphState state, const auto& call) {
+  const auto give_up = [&](const std::function<std::string()>& state, const auto& call) {
+    const std::string before = state();
     for (int moment = 0;; ++moment) {
       int asked = 0;
       const absl::Status status =
@@ -321,17 +336,28 @@ TEST(GraphStoreStepsTest, WhatIsGivenUpAtAnyMomentWorksWhenItIsTriedAgain) {
       if (status.ok()) return moment;
       EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
       EXPECT_EQ(asked, moment + 1) << "it went on";
-      EXPECT_EQ(store->Get("g")->state, state);
+      EXPECT_EQ(state(), before);
       if (testing::Test::HasFailure()) return 0;
     }
   };
-  EXPECT_GT(give_up(SourceGraphState::kOpen,
+  const auto state_of_it = [&] {
+    return absl::StrCat(static_cast<int>(store->Get("g")->state), " ", store->counts().num_bytes);
+  };
+  const auto of_other = [&] {
+    return absl::StrCat(other->List(0, "")->graphs.size(), " ", other->counts().num_bytes);
+  };
+  EXPECT_GT(give_up(state_of_it,
                     [&](const auto& progress) {
                       return store->Seal({"g", 0}, {}, progress).status();
                     }),
             20);
-  EXPECT_GT(give_up(SourceGraphState::kSealed,
+  EXPECT_GT(give_up(state_of_it,
                     [&](const auto& progress) { return store->Verify("g", progress).status(); }),
+            20);
+  EXPECT_GT(give_up(of_other,
+                    [&](const auto& progress) {
+                      return other->CopyIn(store->OpenSealed("g").value(), progress).status();
+                    }),
             20);
 }
 
