@@ -97,7 +97,7 @@ def test_a_secret_in_an_address_is_refused_and_not_shown() -> None:
     [
         ("max_streams = 3", "line 1: 'max_streams' is no flag"),
         ("\nno-such = 3", "line 2: 'no-such' is no flag"),
-        ("config = 'x'", "'config' is no flag"),
+        ("config = 'x'", "'config' is for the command line alone"),
         ("max-streams = [3]", "'max-streams' is neither a text nor a number"),
         ("max-streams = 3\nmax-streams = 4", "line 2"),
         ("max-streams = ", "line 1"),
