@@ -133,7 +133,6 @@ void Drawing::TakeExcluded(absl::Span<const uint32_t> seeds) {
   }
   for (std::vector<EdgeEnds>& excluded : rooms_.excluded) {
     std::sort(excluded.begin(), excluded.end());
-    excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
   }
 }
 

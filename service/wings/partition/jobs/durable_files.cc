@@ -48,13 +48,16 @@ absl::Status FileSink::Write(absl::string_view bytes) {
 }
 
 absl::Status FileSink::WriteAll(absl::string_view bytes) {
-  while (!bytes.empty()) {
+  while (!bytes.empty() && status_.ok()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return PathError(path_, errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
+    if (written < 0) {
+      status_ = PathError(path_, errno);
+    } else {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
   }
-  return absl::OkStatus();
+  return status_;
 }
 
 absl::Status FileSink::Flush() {

@@ -30,7 +30,8 @@ class FileSink : public ByteSink {
   ~FileSink() override;
 
   absl::Status Write(absl::string_view bytes) override;
-  // The bytes are on the disk. The file's name is when its folder was synced.
+  // The bytes are on the disk; the first error of any call. The file's name is when its folder was
+  // synced.
   absl::Status Finish();
   uint64_t bytes() const { return bytes_; }
 
@@ -45,6 +46,7 @@ class FileSink : public ByteSink {
   int descriptor_;
   std::string buffer_;
   uint64_t bytes_ = 0;
+  absl::Status status_;  // Of what was written.
 };
 
 // Creates a file, lets `write` fill it, and finishes it; its folder is not synced. Gives its bytes.
